@@ -24,8 +24,8 @@ def main():
     if not target.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
-            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "xgrammar",
-                            "-d", folder, f"xgrammar=={VERSION}"], check=False, stdout=sys.stderr)
+            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--retries", "1", "--timeout", "15",
+                            "--no-deps", "--no-binary", "xgrammar", "-d", folder, f"xgrammar=={VERSION}"], check=False, stdout=sys.stderr)
             package = pathlib.Path(folder) / f"xgrammar-{VERSION}.tar.gz"
             if not package.exists():
                 sys.exit("pip did not fetch xgrammar's source package")

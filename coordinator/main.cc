@@ -32,6 +32,7 @@
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/inference_service.h"
 #include "coordinator/service/calls/membership_service.h"
+#include "coordinator/service/constraints/answer_constraints.h"
 #include "coordinator/service/offline/offline.h"
 #include "coordinator/service/process/coordinator.h"
 #include "coordinator/service/request/text_threads.h"
@@ -50,6 +51,9 @@ constexpr char kFooter[] =
     "Offline: strata-coordinator tokenize|detokenize|template PATH [--help]\n"
     "         strata-coordinator new-admin-key [--help]\n"
     "A flag beats its environment variable, which beats the file given with --config.";
+
+// Of the processes that it starts itself.
+constexpr char kConstraintCommand[] = "compile-constraint";
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "strata-coordinator: %s\n", Describe(status).c_str());
@@ -85,7 +89,7 @@ std::vector<ServiceReporter::Watched> WatchedThreads(Coordinator* coordinator, I
 // What ends the process takes beside the requests in flight.
 constexpr nanoseconds kStopTime = std::chrono::seconds(15);
 
-absl::Status Serve(const ServeFlags& f) {
+absl::Status Serve(const ServeFlags& f, const std::string& program) {
   MakeRoomForConnections(f.http.max_connections);
   ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
   TransportSecurity security = f.security;
@@ -119,6 +123,7 @@ absl::Status Serve(const ServeFlags& f) {
   const DiskWatch disk({.data_dir = f.data_dir, .least_free_bytes = f.min_free_disk}, &store);
 
   CoordinatorOptions options = CoordinatorOptionsOf(f, off_loopback);
+  options.constraints.program = {OwnProgram(program), kConstraintCommand};
   options.outside_problems = [&disk] { return disk.Problems(); };
   Coordinator coordinator(options, &transport, &clock, &store, &models, term, cluster_id);
   MembershipService membership(MembershipOptionsOf(f), coordinator.membership(), &blobs,
@@ -230,6 +235,9 @@ int Main(int argc, char** argv) {
     if (command == "tokenize" || command == "detokenize" || command == "template") {
       return OfflineMain(argc - 1, argv + 1);
     }
+    if (command == kConstraintCommand) {
+      return ConstraintProgramMain(argc - 1, argv + 1);
+    }
     if (command == "new-admin-key") {
       return NewAdminKeyMain(argc - 1, argv + 1);
     }
@@ -251,7 +259,7 @@ int Main(int argc, char** argv) {
   if (absl::Status status = SetUpLogging(f.log_level, f.log_format); !status.ok()) {
     return Fail(status);
   }
-  const absl::Status status = Serve(f);
+  const absl::Status status = Serve(f, argv[0]);
   return status.ok() ? 0 : Fail(status);
 }
 

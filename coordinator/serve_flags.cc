@@ -55,6 +55,18 @@ void Register(Flags* flags, ServeFlags* f) {
                 kMostOfAnything);
   flags->Number("max-batch-items", &f->max_batch_items, "Most sequences of one step", 1,
                 kMostOfAnything);
+  flags->Size("max-constraint-bytes", &f->max_constraint_bytes,
+              "Most bytes of the schema, pattern, choices or grammar of a request's constraint");
+  flags->Duration("constraint-timeout", &f->constraint_timeout,
+                  "A constraint that is not compiled within this time is refused", kShortest);
+  flags->Size("constraint-memory", &f->constraint_memory,
+              "Most memory of a process that compiles a constraint");
+  flags->Number("constraint-compilers", &f->constraint_compilers,
+                "Most processes that compile constraints at the same time", 1, kMostOfAnything);
+  flags->Number("max-waiting-constraints", &f->max_waiting_constraints,
+                "Most constraints that wait for such a process", 0, kMostOfAnything);
+  flags->Size("constraint-cache", &f->constraint_cache,
+              "Most memory of compiled constraints that are kept for later requests");
   flags->Number("default-context", &f->default_context,
                 "Most context that `model load` gives without --context, in tokens", 1,
                 kMostOfAnything);
@@ -192,6 +204,12 @@ CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback) 
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
   options.load.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);
   options.load.max_model_context = f.default_context;
+  options.constraints.max_source_bytes = f.max_constraint_bytes;
+  options.constraints.compile_timeout = f.constraint_timeout;
+  options.constraints.compile_memory = f.constraint_memory;
+  options.constraints.compilers = f.constraint_compilers;
+  options.constraints.waiting = f.max_waiting_constraints;
+  options.constraints.kept_bytes = f.constraint_cache;
   options.measure_again = f.measure_again;
   options.max_waiting_calls = f.max_waiting_calls;
   options.log_requests = f.log_requests == "on";

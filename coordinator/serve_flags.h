@@ -50,6 +50,12 @@ struct ServeFlags {
   uint64_t max_transfers = 128;
   uint64_t max_unread = uint64_t{256} << 20;
   nanoseconds grpc_send_timeout = InferenceOptions().send_timeout;
+  uint64_t max_constraint_bytes = ConstraintOptions().max_source_bytes;
+  nanoseconds constraint_timeout = ConstraintOptions().compile_timeout;
+  uint64_t constraint_memory = ConstraintOptions().compile_memory;
+  uint64_t constraint_compilers = ConstraintOptions().compilers;
+  uint64_t max_waiting_constraints = ConstraintOptions().waiting;
+  uint64_t constraint_cache = ConstraintOptions().kept_bytes;
   uint64_t max_waiting_texts = FairCallsOptions().most_bytes;
   nanoseconds register_timeout = std::chrono::seconds(10);
   nanoseconds dial_back_timeout = std::chrono::seconds(3);

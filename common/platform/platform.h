@@ -102,6 +102,8 @@ absl::Status UnmapFile(uint8_t* pages, size_t bytes);
 // RESOURCE_EXHAUSTED: all is where it was.
 absl::Status MovePages(uint8_t* pages, size_t bytes);
 
+// The file of this process's program, to be started again; `called_as` is what it was called by.
+std::string OwnProgram(const std::string& called_as);
 // "linux-x86_64".
 std::string PlatformName();
 // "" when it cannot be told.

@@ -38,6 +38,8 @@ uint64_t HeapBytes() { return 0; }
 // POSIX has niceness of processes only, and threads without names.
 void ThreadGivesWay(int) {}
 
+std::string OwnProgram(const std::string& called_as) { return called_as; }
+
 void NameThread(const std::string&) {}
 
 // POSIX says nothing of where cores and memory are.

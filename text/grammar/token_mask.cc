@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 #include <variant>
 
@@ -14,23 +15,30 @@
 namespace strata {
 namespace {
 
+constexpr char kInvalid[] = "GRAMMAR_INVALID";
+constexpr char kFailed[] = "MASK_FAILED";
+constexpr char kTooExpensive[] = "GRAMMAR_TOO_EXPENSIVE";
+
 // What `call` returns; an exception of XGrammar's as an error of that reason.
 template <typename Call>
 auto Guarded(std::string_view reason, const Call& call) -> absl::StatusOr<decltype(call())> {
   std::string what;
   try {
     return call();
+  } catch (const std::bad_alloc&) {
+    return Error(absl::StatusCode::kResourceExhausted, kTooExpensive, "there is no memory for it");
   } catch (const std::exception& exception) {
     what = exception.what();
   } catch (...) {
     what = "an unknown exception";
   }
+  if (reason == kFailed) {
+    return Error(absl::StatusCode::kInternal, reason,
+                 absl::StrCat("XGrammar made no mask: ", what.substr(0, 300)));
+  }
   return Error(absl::StatusCode::kInvalidArgument, reason,
                absl::StrCat("XGrammar refuses the grammar: ", what.substr(0, 300)));
 }
-
-constexpr char kInvalid[] = "GRAMMAR_INVALID";
-constexpr char kFailed[] = "MASK_FAILED";
 
 }  // namespace
 

@@ -45,7 +45,8 @@ class TokenVocabulary {
 // belongs into a process that has limits, which hands on what Serialize gives.
 class CompiledGrammar {
  public:
-  // Of EbnfOf's result. GRAMMAR_INVALID with what XGrammar says.
+  // Of EbnfOf's result. GRAMMAR_INVALID with what XGrammar says; GRAMMAR_TOO_EXPENSIVE where
+  // memory lacks.
   static absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const std::string& ebnf, std::shared_ptr<const TokenVocabulary> vocabulary);
   // Of Serialize's result for the same vocabulary. GRAMMAR_INVALID.

@@ -1,4 +1,4 @@
-// What one answer is held to, as text: data that requests become, before anything is compiled.
+// What one answer is held to: data that requests become, before anything is compiled.
 #ifndef STRATA_TEXT_MASKS_ANSWER_RULE_H_
 #define STRATA_TEXT_MASKS_ANSWER_RULE_H_
 
@@ -11,24 +11,28 @@ namespace strata {
 
 // A thought before the text. Within it any token may come but those that end an answer.
 struct ThoughtRule {
-  // What begins and ends it, as the tokens' bytes say it. The text begins with the token behind
-  // `close`, which no token goes beyond.
-  std::string open;
+  // What ends it. The text begins with the token behind it, which no token goes beyond.
   std::string close;
-  // The prompt has opened it. Else the answer may begin with `open`; where it does not, there is no
-  // thought.
+  // The special token that `close` is; then no other tokens mean it.
+  std::optional<uint32_t> close_token = std::nullopt;
+  // As tokens: how its end is forced. At least one.
+  std::vector<uint32_t> close_ids;
+  // The prompt has begun it. Else an answer that begins with these tokens does; where they are none
+  // there is no thought.
   bool opened = false;
-  // Tokens between `open` and `close`, behind which `close` is forced. Absent: any number.
-  std::optional<uint32_t> budget_tokens;
+  std::vector<uint32_t> open_ids = {};
+  // Tokens within it, behind which its end is forced. Absent: any number.
+  std::optional<uint32_t> budget_tokens = std::nullopt;
 };
 
 struct AnswerRule {
-  // The grammar of the text as EBNF (EbnfOf, or a client's); empty: any text.
-  std::string ebnf;
-  // Special tokens that the grammar or the thought writes, by their texts: in masks they stand for
-  // these bytes. All others never come.
-  std::vector<std::string> tokens;
-  std::optional<ThoughtRule> thought;
+  // The grammar of the text (EbnfOf, or a client's); empty: any text.
+  std::string ebnf = "";
+  std::optional<ThoughtRule> thought = std::nullopt;
+  // Of a text with a grammar: while there are fewer tokens, and with ignore_eos always, no token
+  // ends it as long as another may come.
+  uint32_t min_tokens = 0;
+  bool ignore_eos = false;
 };
 
 }  // namespace strata

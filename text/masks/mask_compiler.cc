@@ -1,5 +1,7 @@
 #include "text/masks/mask_compiler.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -7,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
 
@@ -24,6 +27,12 @@ Error ProcessFailed(std::string_view what) {
   return Error(
       absl::StatusCode::kUnavailable, "GRAMMAR_PROCESS_FAILED",
       absl::StrCat("no process could be started that compiles grammars: ", std::string(what)));
+}
+
+absl::Status TooExpensive(std::string_view why) {
+  return Error(absl::StatusCode::kInvalidArgument, "GRAMMAR_TOO_EXPENSIVE",
+               absl::StrCat("compiling the grammar takes more than it may: ", std::string(why)))
+      .Hint("make the schema, pattern or grammar smaller, and its counts lower");
 }
 
 // One end of a connection, which is closed with this.
@@ -56,11 +65,15 @@ class Socket {
     return true;
   }
 
-  // Up to the end, or until there are more than `max` bytes.
-  std::string ReceiveAll(size_t max) const {
-    std::string bytes;
+  // Up to the end, or until there are more than `max` bytes. False where the end does not come in
+  // time (0: any is).
+  bool ReceiveAll(size_t max, nanoseconds timeout, std::string* bytes) const {
+    const auto end = std::chrono::steady_clock::now() + timeout;
     std::array<char, 64 << 10> piece;
-    while (bytes.size() <= max) {
+    while (bytes->size() <= max) {
+      if (timeout.count() > 0 && !Readable(end)) {
+        return false;
+      }
       const ssize_t size = recv(fd_, piece.data(), piece.size(), 0);
       if (size < 0 && errno == EINTR) {
         continue;
@@ -68,12 +81,24 @@ class Socket {
       if (size <= 0) {
         break;
       }
-      bytes.append(piece.data(), static_cast<size_t>(size));
+      bytes->append(piece.data(), static_cast<size_t>(size));
     }
-    return bytes;
+    return true;
   }
 
  private:
+  // Waits until there is something, or the end.
+  bool Readable(std::chrono::steady_clock::time_point end) const {
+    while (true) {
+      const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+      pollfd wanted = {.fd = fd_, .events = POLLIN, .revents = 0};
+      const int ready = left.count() <= 0 ? 0 : poll(&wanted, 1, static_cast<int>(left.count()));
+      if (ready >= 0 || errno != EINTR) {
+        return ready > 0;
+      }
+    }
+  }
+
   int fd_;
 };
 
@@ -104,9 +129,13 @@ absl::StatusOr<std::shared_ptr<const MaskVocabulary>> MaskVocabulary::Make(
   return vocabulary;
 }
 
+std::string MaskCompiler::DigestOf(const std::string& ebnf, const MaskVocabulary& vocabulary) {
+  return Sha256Hex(vocabulary.digest + ebnf);
+}
+
 absl::StatusOr<std::shared_ptr<const CompiledGrammar>> MaskCompiler::Compile(
     const std::string& ebnf, const std::shared_ptr<const MaskVocabulary>& vocabulary) {
-  const std::string digest = Sha256Hex(vocabulary->digest + ebnf);
+  const std::string digest = DigestOf(ebnf, *vocabulary);
   if (auto kept = Find(digest)) {
     return kept;
   }
@@ -122,7 +151,10 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> MaskCompiler::Compile(
   if (!answer) {
     return ProcessFailed("it gave no answer");
   }
-  if (!answer->ok) {
+  if (answer->kind == MaskAnswer::Kind::kTooExpensive) {
+    return TooExpensive(answer->text);
+  }
+  if (answer->kind != MaskAnswer::Kind::kCompiled) {
     return Error(absl::StatusCode::kInvalidArgument, "GRAMMAR_INVALID", answer->text);
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const CompiledGrammar> grammar,
@@ -159,15 +191,21 @@ absl::StatusOr<std::string> MaskCompiler::RunProcess(const std::string& request)
   if (ours.SendAll(request)) {
     shutdown(ours.fd(), SHUT_WR);
   }
-  std::string bytes = ours.ReceiveAll(options_.max_answer_bytes);
+  std::string bytes;
+  const bool in_time = ours.ReceiveAll(options_.max_answer_bytes, options_.timeout, &bytes);
   const bool too_long = bytes.size() > options_.max_answer_bytes;
   shutdown(ours.fd(), SHUT_RDWR);
+  if (!in_time) {
+    kill(process, SIGKILL);
+  }
   const std::string end = EndOf(process);
+  if (!in_time) {
+    return TooExpensive(
+        absl::StrCat("it was not done within ",
+                     std::chrono::duration_cast<milliseconds>(options_.timeout).count(), " ms"));
+  }
   if (too_long || !end.empty()) {
-    return Error(absl::StatusCode::kInvalidArgument, "GRAMMAR_TOO_EXPENSIVE",
-                 absl::StrCat("compiling the grammar takes more than it may: ",
-                              too_long ? "what it becomes is too long" : end))
-        .Hint("make the schema, pattern or grammar smaller, and its counts lower");
+    return TooExpensive(too_long ? "what it becomes is too long" : end);
   }
   return bytes;
 }
@@ -195,7 +233,7 @@ void MaskCompiler::Keep(const std::string& digest, std::shared_ptr<const Compile
     uses_.pop_front();
   }
   uses_.push_back(digest);
-  kept_.emplace(digest, Kept{std::move(grammar), std::prev(uses_.end())});
+  kept_.emplace(digest, Entry{std::move(grammar), std::prev(uses_.end())});
   kept_bytes_ += bytes;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "text/grammar/token_mask.h"
 
@@ -21,6 +22,8 @@ struct MaskCompilerOptions {
   // A program that calls RunMaskProgram on its standard input and output, and its arguments.
   std::vector<std::string> command;
   size_t max_answer_bytes = 256 << 20;
+  // A process that has not answered for so long is ended; 0: never.
+  nanoseconds timeout{0};
   // What is kept, by CompiledGrammar::bytes(); what was used longest ago goes first. A grammar
   // above it is not kept.
   size_t max_kept_bytes = 256 << 20;
@@ -48,12 +51,16 @@ class MaskCompiler {
   absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const std::string& ebnf, const std::shared_ptr<const MaskVocabulary>& vocabulary);
 
+  // What Compile gave for a grammar of this digest, if it is kept; null else.
+  std::shared_ptr<const CompiledGrammar> Kept(const std::string& digest) { return Find(digest); }
+  static std::string DigestOf(const std::string& ebnf, const MaskVocabulary& vocabulary);
+
   // Processes that were started so far, and bytes that are kept.
   uint64_t started() const;
   size_t kept_bytes() const;
 
  private:
-  struct Kept {
+  struct Entry {
     std::shared_ptr<const CompiledGrammar> grammar;
     std::list<std::string>::iterator use;
   };
@@ -64,7 +71,7 @@ class MaskCompiler {
 
   const MaskCompilerOptions options_;
   mutable Mutex mutex_;
-  std::map<std::string, Kept> kept_ STRATA_GUARDED_BY(mutex_);
+  std::map<std::string, Entry> kept_ STRATA_GUARDED_BY(mutex_);
   std::list<std::string> uses_ STRATA_GUARDED_BY(mutex_);  // The last one was used last.
   size_t kept_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
   uint64_t started_ STRATA_GUARDED_BY(mutex_) = 0;

@@ -63,20 +63,26 @@ bool WriteAll(int out, std::string_view bytes) {
   return true;
 }
 
+MaskAnswer Refused(const absl::Status& why) {
+  return {.kind = absl::IsResourceExhausted(why) ? MaskAnswer::Kind::kTooExpensive
+                                                 : MaskAnswer::Kind::kInvalid,
+          .text = std::string(why.message())};
+}
+
 MaskAnswer AnswerTo(const MaskRequest& request) {
   const auto vocabulary = TokenVocabulary::Make(request.tokens, request.stop_ids);
   if (!vocabulary.ok()) {
-    return {.ok = false, .text = std::string(vocabulary.status().message())};
+    return Refused(vocabulary.status());
   }
   const auto compiled = CompiledGrammar::Compile(request.ebnf, *vocabulary);
   if (!compiled.ok()) {
-    return {.ok = false, .text = std::string(compiled.status().message())};
+    return Refused(compiled.status());
   }
   const auto serialized = (*compiled)->Serialize();
   if (!serialized.ok()) {
-    return {.ok = false, .text = std::string(serialized.status().message())};
+    return Refused(serialized.status());
   }
-  return {.ok = true, .text = *serialized};
+  return {.kind = MaskAnswer::Kind::kCompiled, .text = *serialized};
 }
 
 }  // namespace

@@ -7,6 +7,9 @@
 namespace strata {
 namespace {
 
+// What an answer begins with, by its kind.
+constexpr std::string_view kKinds = "+-!";
+
 // Numbers as this machine has them: both ends are one program on one machine.
 template <typename Number>
 void AppendNumber(Number number, std::string* out) {
@@ -89,13 +92,17 @@ std::optional<MaskRequest> DecodeMaskRequest(std::string_view bytes) {
   return request;
 }
 
-std::string Encode(const MaskAnswer& answer) { return (answer.ok ? '+' : '-') + answer.text; }
+std::string Encode(const MaskAnswer& answer) {
+  return kKinds[static_cast<size_t>(answer.kind)] + answer.text;
+}
 
 std::optional<MaskAnswer> DecodeMaskAnswer(std::string_view bytes) {
-  if (bytes.empty() || (bytes[0] != '+' && bytes[0] != '-')) {
+  const size_t kind = bytes.empty() ? std::string_view::npos : kKinds.find(bytes[0]);
+  if (kind == std::string_view::npos) {
     return std::nullopt;
   }
-  return MaskAnswer{.ok = bytes[0] == '+', .text = std::string(bytes.substr(1))};
+  return MaskAnswer{.kind = static_cast<MaskAnswer::Kind>(kind),
+                    .text = std::string(bytes.substr(1))};
 }
 
 }  // namespace strata

@@ -20,9 +20,10 @@ std::string Encode(const MaskRequest& request);
 // Nothing for bytes that are no request.
 std::optional<MaskRequest> DecodeMaskRequest(std::string_view bytes);
 
-// A compiled grammar as text, or what is wrong with the grammar.
+// A compiled grammar as text, or what is wrong with the grammar, or what it takes too much of.
 struct MaskAnswer {
-  bool ok = false;
+  enum class Kind { kCompiled, kInvalid, kTooExpensive };
+  Kind kind = Kind::kInvalid;
   std::string text;
 };
 

@@ -70,6 +70,10 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
                .requests = &requests_,
                .wait_board = &wait_board_,
                .keys = &keys_}),
+      constraints_(MakeAnswerConstraints(
+          options.constraints,
+          {.run_on_loop = [this](std::function<void()> task) { loop_.RunOrPost(std::move(task)); },
+           .on_next = [this](const std::string& key) { requests_.OnConstraint(key); }})),
       loop_(
           clock, [this](TimePoint now) { return Tick(now); }, options.max_waiting_calls) {}
 
@@ -111,6 +115,7 @@ void Coordinator::Shutdown(nanoseconds drain_timeout) {
   if (unsaved.has_value()) {
     (void)records_.Write(*unsaved);  // What failed has been logged; nothing comes after.
   }
+  constraints_->Stop();
   keys_.Close();
   tasks_.Wait();
   loop_.Stop();

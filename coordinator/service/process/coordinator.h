@@ -23,6 +23,7 @@
 #include "coordinator/keys/key_ring.h"
 #include "coordinator/members/control_streams.h"
 #include "coordinator/metrics/metrics.h"
+#include "coordinator/service/constraints/answer_constraints.h"
 #include "coordinator/service/loop/blocking_tasks.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "coordinator/service/models/model_loads.h"
@@ -47,6 +48,7 @@ struct CoordinatorOptions {
   nanoseconds measure_again = std::chrono::seconds(5);
   // A worker that computes one layer of a check, and does not answer for so long, fails it.
   nanoseconds check_timeout = std::chrono::minutes(5);
+  ConstraintOptions constraints;
   size_t max_waiting_calls = 4096;  // Of clients, on their way to the loop.
   // What is wrong with what lies outside, such as the disk. Quick, any thread; may be empty.
   std::function<std::vector<v1::Problem>()> outside_problems;
@@ -71,6 +73,7 @@ class Coordinator : private DeploymentHost {
   ModelChecks* checks() { return &checks_; }
   NodeAdmin* nodes() { return &nodes_; }
   LiveRequests* requests() { return &requests_; }
+  AnswerConstraints* constraints() { return constraints_.get(); }
   StatusReport* report() { return &report_; }
   Membership* membership() { return &membership_; }
   StepLinks* links() { return &links_; }
@@ -136,6 +139,7 @@ class Coordinator : private DeploymentHost {
   NodeAdmin nodes_;
   Membership membership_;
   StatusReport report_;
+  const std::unique_ptr<AnswerConstraints> constraints_;
 
   EventLoop loop_;
 };

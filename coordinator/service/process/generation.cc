@@ -6,6 +6,8 @@
 
 #include "common/status.h"
 #include "coordinator/metrics/metrics.h"
+#include "coordinator/service/constraints/answer_rules.h"
+#include "coordinator/service/constraints/constraint_reading.h"
 #include "coordinator/service/process/request_log.h"
 #include "coordinator/service/request/chat_answer.h"
 #include "coordinator/service/request/request_draws.h"
@@ -281,9 +283,66 @@ void Generation::Run(const v1::GenerateRequest& request) {
   resolved->session.deadline = deadline_;
   auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
+  auto held = Wanted(**model, shared.get());
+  if (!held.ok()) {
+    sink->OnRefused(held.status());
+    return;
+  }
+  if (!held->has_value()) {
+    HandOver(request.model(), shared, sink);
+    return;
+  }
+  const Caller* const caller = use_ == nullptr ? nullptr : use_->caller();
+  coordinator_->constraints()->Prepare(
+      *model, **std::move(held), caller == nullptr ? "" : caller->id(), key_,
+      [self = shared_from_this(), name = request.model(), shared, sink](auto constraint) {
+        if (!constraint.ok()) {
+          sink->OnRefused(constraint.status());
+          return;
+        }
+        shared->session.constraint = *std::move(constraint);
+        self->HandOver(name, shared, sink);
+      });
+}
+
+absl::StatusOr<std::optional<AnswerWanted>> Generation::Wanted(const ModelRuntime& model,
+                                                               ResolvedRequest* request) const {
+  const bool budget = request->chat.has_value() && request->chat->thought_budget_tokens.has_value();
+  if (!request->constraint.has_value() && !budget) {
+    return std::nullopt;
+  }
+  AnswerWanted wanted;
+  SessionRequest& session = request->session;
+  if (request->constraint.has_value()) {
+    RETURN_IF_ERROR(CheckConstraint(*request->constraint,
+                                    coordinator_->constraints()->options().max_source_bytes));
+    wanted.constraint = std::move(request->constraint);
+    // Its masks bar what ends the answer, as long as something else may come.
+    wanted.rule.min_tokens = session.params.min_tokens();
+    wanted.rule.ignore_eos = session.ignore_eos;
+    session.params.clear_stop_ids();
+    session.ignore_eos = false;
+  }
+  if (model.tokenizer == nullptr) {
+    return model.tokenizer_problem;
+  }
+  if (request->chat.has_value()) {
+    ASSIGN_OR_RETURN(const v1::LoadOptions options,
+                     coordinator_->requests()->LoadOptionsOf(model.name));
+    ASSIGN_OR_RETURN(wanted.rule.thought, ThoughtRuleOf(model, options, *request->chat,
+                                                        request->chat->thought_budget_tokens));
+  }
+  if (!wanted.constraint.has_value() && !wanted.rule.thought.has_value()) {
+    return std::nullopt;  // The prompt has ended the thought.
+  }
+  return wanted;
+}
+
+void Generation::HandOver(const std::string& model, const std::shared_ptr<ResolvedRequest>& shared,
+                          const std::shared_ptr<Sink>& sink) {
   times_.prepared = coordinator_->Now();
-  const absl::Status taken = coordinator_->requests()->WithEngine(
-      request.model(), [this, sink, shared](const auto& serving) {
+  const absl::Status taken =
+      coordinator_->requests()->WithEngine(model, [this, sink, shared](const auto& serving) {
         times_.on_loop = coordinator_->Now();
         const absl::Status status = Submit(serving, shared.get(), sink);
         sink->OnDecided(times_, status.ok());

@@ -78,6 +78,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   absl::Status Submit(const Serving& serving, ResolvedRequest* request,
                       const std::shared_ptr<Sink>& sink);
 
+  // What the answer is to be held to; nullopt: nothing.
+  absl::StatusOr<std::optional<AnswerWanted>> Wanted(const ModelRuntime& model,
+                                                     ResolvedRequest* request) const;
+  // Hands it to the engine.
+  void HandOver(const std::string& model, const std::shared_ptr<ResolvedRequest>& request,
+                const std::shared_ptr<Sink>& sink);
   // Admits what was resolved, or RESOURCE_EXHAUSTED as KeyUse::Admit says it.
   absl::Status Admit(ResolvedRequest* request);
   // The last of it: gives up its part of the use, then tells the receiver.

@@ -12,6 +12,7 @@ namespace strata {
 namespace {
 
 constexpr size_t kPromptEndBytes = 64;
+constexpr uint32_t kMaxThoughtBudget = 1 << 20;
 
 bool IsSpecial(const Tokenizer& tokenizer, uint32_t id) {
   const uint32_t ids[] = {id};
@@ -32,6 +33,15 @@ absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRu
                                         std::string_view prompt) {
   ChatAnswer answer;
   answer.one_call = chat.one_tool_call();
+  if (chat.has_thought_budget_tokens()) {
+    answer.thought_budget_tokens = chat.thought_budget_tokens();
+    if (chat.thought_budget_tokens() > kMaxThoughtBudget) {
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_FIELD",
+                   "thought_budget_tokens is " + std::to_string(chat.thought_budget_tokens()))
+          .Limit("thought_budget_tokens=0.." + std::to_string(kMaxThoughtBudget))
+          .Fact("field", "thought_budget_tokens");
+    }
+  }
   const std::string& choice = chat.tool_choice();
   // Here a choice that has to be met will become a constraint of the request.
   if (!choice.empty() && choice != "auto" && choice != "none") {

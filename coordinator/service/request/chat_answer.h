@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@ class OfferedTools;
 struct ChatAnswer {
   std::shared_ptr<const OfferedTools> offered;  // Null: none may be called.
   bool one_call = false;
+  std::optional<uint32_t> thought_budget_tokens;
   std::string prompt_end;  // The last bytes of the prompt, white space behind them left out.
 };
 

@@ -26,12 +26,6 @@ v1::SamplingParams CompleteSampling(const v1::SamplingParams& params,
   return complete;
 }
 
-absl::Status NotHeld(const std::string& field) {
-  return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED", field + " is not supported yet")
-      .Fact("field", field)
-      .Hint("leave it out");
-}
-
 absl::StatusOr<std::vector<uint32_t>> Tokenize(const v1::GenerateRequest& request,
                                                const ModelRuntime& model, int64_t now,
                                                const ModelRuntime::LimitFn& limit,
@@ -42,9 +36,6 @@ absl::StatusOr<std::vector<uint32_t>> Tokenize(const v1::GenerateRequest& reques
     case v1::GenerateRequest::kTokens:
       return std::vector<uint32_t>(request.tokens().ids().begin(), request.tokens().ids().end());
     case v1::GenerateRequest::kChat: {
-      if (request.chat().has_thought_budget_tokens()) {
-        return NotHeld("thought_budget_tokens");
-      }
       ASSIGN_OR_RETURN(const std::string prompt, model.RenderChat(request.chat(), now));
       ASSIGN_OR_RETURN(*chat, ChatAnswerOf(request.chat(), model, prompt));
       // The template wrote what the model wants at the start.
@@ -196,9 +187,6 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   RETURN_IF_ERROR(ValidateSampling(request.sampling(), model.spec().vocab));
   RETURN_IF_ERROR(CheckStops(request, model));
   RETURN_IF_ERROR(CheckMinTokens(request));
-  if (request.has_constraint()) {
-    return NotHeld("constraint");
-  }
   for (const uint32_t top : {request.logprobs(), request.prompt_logprobs()}) {
     if (top > kMaxTopLogprobs) {
       return Bad("TOO_MANY_LOGPROBS", "logprobs for the best " + std::to_string(top) + " tokens",
@@ -232,7 +220,12 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   session.guaranteed = request.guaranteed();
   session.return_logits = request.return_logits();
   session.prompt_logprobs = request.has_prompt_logprobs();
-  resolved.stops.assign(request.stop().begin(), request.stop().end());
+  if (request.has_constraint()) {
+    resolved.constraint = request.constraint();
+  }
+  if (!request.has_constraint()) {
+    resolved.stops.assign(request.stop().begin(), request.stop().end());
+  }
   resolved.replace = request.replace();
   return resolved;
 }

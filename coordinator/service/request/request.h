@@ -44,6 +44,7 @@ struct ResolvedRequest {
   PromptIds prompt;
   std::optional<ChatAnswer> chat;  // The prompt is one.
   std::vector<std::string> stops;
+  std::optional<v1::Constraint> constraint;
   bool replace = false;
 };
 

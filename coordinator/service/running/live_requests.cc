@@ -26,6 +26,14 @@ absl::StatusOr<PromptLimit> LiveRequests::LongestPrompt(const std::string& model
   });
 }
 
+absl::StatusOr<v1::LoadOptions> LiveRequests::LoadOptionsOf(const std::string& model) {
+  return loop_->Ask([this, model]() -> absl::StatusOr<v1::LoadOptions> {
+    const Serving serving = ServingOf(model);
+    RETURN_IF_ERROR(serving.problem);
+    return *serving.load_options;
+  });
+}
+
 bool LiveRequests::Cancel(const std::string& key, const absl::Status& why) {
   Deployment* const deployment = deployments_->WithRequest(key);
   return deployment != nullptr && deployment->engine()->Cancel(key, why, clock_->Now());
@@ -34,6 +42,12 @@ bool LiveRequests::Cancel(const std::string& key, const absl::Status& why) {
 void LiveRequests::Pause(const std::string& key, bool paused) {
   if (Deployment* const deployment = deployments_->WithRequest(key)) {
     deployment->engine()->SetPaused(key, paused, clock_->Now());
+  }
+}
+
+void LiveRequests::OnConstraint(const std::string& key) {
+  if (Deployment* const deployment = deployments_->WithRequest(key)) {
+    deployment->engine()->OnConstraint(key, clock_->Now());
   }
 }
 

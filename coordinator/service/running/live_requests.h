@@ -38,6 +38,8 @@ class LiveRequests {
   absl::Status WithEngine(const std::string& model, std::function<void(const Serving&)> use);
   // Of the engine that serves `model` now; or why there is none.
   absl::StatusOr<PromptLimit> LongestPrompt(const std::string& model);
+  // How the model that serves now was loaded; or why none does.
+  absl::StatusOr<v1::LoadOptions> LoadOptionsOf(const std::string& model);
   // Requests in flight.
   absl::StatusOr<std::vector<v1::Session>> List(const OfKey& key = std::nullopt);
   // Ends a request in flight. FAILED_PRECONDITION (SESSION_AMBIGUOUS) when `key` is not given, and
@@ -55,6 +57,8 @@ class LiveRequests {
   // Engine::Cancel and Engine::SetPaused, whatever model the request runs on.
   bool Cancel(const std::string& key, const absl::Status& why);
   void Pause(const std::string& key, bool paused);
+  // Engine::OnConstraint, likewise.
+  void OnConstraint(const std::string& key);
   std::vector<v1::Session> Describe(const OfKey& of) const;
 
  private:

@@ -1,5 +1,6 @@
 #include "text/masks/mask_compiler.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -87,6 +88,28 @@ TEST(MaskCompiler, AProcessAtItsLimitsIsARefusedGrammar) {
   options.max_answer_bytes = 100;
   MaskCompiler narrow(options);
   EXPECT_EQ(ReasonOf(narrow.Compile("root ::= [a]", Letters()).status()), "GRAMMAR_TOO_EXPENSIVE");
+}
+
+TEST(MaskCompiler, AProcessThatDoesNotAnswerInTimeIsEnded) {
+  MaskCompilerOptions options = With({"/bin/sh", "-c", "exec sleep 1000"});
+  options.timeout = milliseconds(50);
+  MaskCompiler asleep(options);
+  const absl::Status status = asleep.Compile("root ::= [a]", Letters()).status();
+  EXPECT_EQ(ReasonOf(status), "GRAMMAR_TOO_EXPENSIVE");
+  EXPECT_NE(status.message().find("50 ms"), std::string_view::npos) << status;
+}
+
+TEST(MaskCompiler, MemoryThatLacksIsNoInvalidGrammar) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  // Some of them lack it while the grammar is compiled, with an exception.
+  for (uint64_t bytes = 20'000'000; bytes <= 200'000'000; bytes += 15'000'000) {
+    MaskCompiler small(With({Program(), "60", std::to_string(bytes)}));
+    const auto compiled = small.Compile("root ::= ([a-z]{1,300} \"x\"){1,40}", Letters());
+    if (!compiled.ok()) {
+      EXPECT_EQ(ReasonOf(compiled.status()), "GRAMMAR_TOO_EXPENSIVE") << compiled.status();
+    }
+  }
+#endif
 }
 
 TEST(MaskCompiler, AProgramThatIsNotThereIsAnError) {

@@ -1,0 +1,63 @@
+// Has constraints compiled in processes of their own, keeps what they became, and makes the masks
+// of answers on threads beside the loop, so that no other stream waits for either.
+#ifndef STRATA_COORDINATOR_SERVICE_CONSTRAINTS_ANSWER_CONSTRAINTS_H_
+#define STRATA_COORDINATOR_SERVICE_CONSTRAINTS_ANSWER_CONSTRAINTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/engine/token_constraint.h"
+#include "coordinator/service/constraints/constraint_options.h"
+#include "coordinator/service/request/model_runtime.h"
+#include "strata/v1/inference.pb.h"
+#include "text/masks/answer_rule.h"
+
+namespace strata {
+
+// What an answer is to be held to.
+struct AnswerWanted {
+  // Its text; not set: any.
+  std::optional<v1::Constraint> constraint;
+  // Without the grammar, unless it is not the constraint's.
+  AnswerRule rule;
+};
+
+// Any thread, but for what it gives.
+class AnswerConstraints {
+ public:
+  using Done = std::function<void(absl::StatusOr<std::shared_ptr<TokenConstraint>>)>;
+  // Where a constraint tells that it has its next set, on the loop; then `key` is its session's.
+  struct Host {
+    std::function<void(std::function<void()>)> run_on_loop;
+    std::function<void(const std::string& key)> on_next;
+  };
+
+  virtual ~AnswerConstraints() = default;
+  // Calls `done` with one answer's constraint, whose first set is there: before it returns, or on a
+  // thread of its own where it has to be compiled. `caller` is who shares the compilers fairly.
+  // Errors: those of EbnfOfConstraint, AnswerTokensOf and MaskCompiler::Compile; NO_TOKENIZER,
+  // CONSTRAINT_VOCABULARY, CONSTRAINT_EMPTY (it admits the empty text alone), TOO_MANY_CALLS;
+  // CONSTRAINTS_UNAVAILABLE from a build that cannot make masks.
+  virtual void Prepare(std::shared_ptr<const ModelRuntime> model, AnswerWanted wanted,
+                       const std::string& caller, const std::string& key, Done done) = 0;
+  // Waits for what is being prepared; nothing is any more, and no set is made.
+  virtual void Stop() = 0;
+
+  virtual const ConstraintOptions& options() const = 0;
+};
+
+// A process that compiles: `argv` has its name, a limit of processor time in seconds and one of
+// memory in bytes. Its exit status.
+int ConstraintProgramMain(int argc, char** argv);
+
+std::unique_ptr<AnswerConstraints> MakeAnswerConstraints(ConstraintOptions options,
+                                                         AnswerConstraints::Host host);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_CONSTRAINTS_ANSWER_CONSTRAINTS_H_

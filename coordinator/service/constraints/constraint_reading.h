@@ -1,0 +1,25 @@
+// A client's constraint as a grammar. Pure; any thread.
+#ifndef STRATA_COORDINATOR_SERVICE_CONSTRAINTS_CONSTRAINT_READING_H_
+#define STRATA_COORDINATOR_SERVICE_CONSTRAINTS_CONSTRAINT_READING_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "strata/v1/inference.pb.h"
+
+namespace strata {
+
+// What is seen at a glance: BAD_FIELD (no kind, or json_object false), CONSTRAINT_TOO_LONG.
+absl::Status CheckConstraint(const v1::Constraint& constraint, size_t max_source_bytes);
+
+// Its grammar as EBNF (EbnfOf). Behind a thought blanks may come before it (`blanks_before`).
+// Errors are those of text/grammar/constraint.h. The work is bounded by counts; it may be a
+// second's.
+absl::StatusOr<std::string> EbnfOfConstraint(const v1::Constraint& constraint,
+                                             size_t max_source_bytes, bool blanks_before);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_CONSTRAINTS_CONSTRAINT_READING_H_

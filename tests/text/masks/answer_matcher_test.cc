@@ -1,0 +1,217 @@
+// Thoughts before held text, token by token.
+#include "text/masks/answer_matcher.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+// Characters, a few longer tokens, and special ones without bytes.
+const std::vector<std::string>& Tokens() {
+  static const auto& tokens = *[] {
+    auto* made = new std::vector<std::string>;
+    for (char c = ' '; c < 127; ++c) made->emplace_back(1, c);
+    for (const char* token :
+         {"</", "</th", "ink>", "ink>\n", "</think>", "</think>a", "\n", "ab"}) {
+      made->emplace_back(token);
+    }
+    made->emplace_back("");  // Ends an answer.
+    made->emplace_back("");  // Begins a thought.
+    made->emplace_back("");  // Ends one.
+    return made;
+  }();
+  return tokens;
+}
+const auto kStop = static_cast<uint32_t>(Tokens().size() - 3);
+const uint32_t kOpen = kStop + 1;
+const uint32_t kClose = kStop + 2;
+
+uint32_t Id(const std::string& token) {
+  return static_cast<uint32_t>(std::find(Tokens().begin(), Tokens().end(), token) -
+                               Tokens().begin());
+}
+
+std::shared_ptr<const MaskVocabulary> Vocabulary() {
+  static const auto& made =
+      *new std::shared_ptr<const MaskVocabulary>(*MaskVocabulary::Make(Tokens(), {int32_t(kStop)}));
+  return made;
+}
+
+std::unique_ptr<AnswerMatcher> Matcher(const AnswerRule& rule) {
+  auto plan = std::make_shared<AnswerPlan>();
+  plan->rule = rule;
+  plan->vocabulary = Vocabulary();
+  if (!rule.ebnf.empty()) {
+    plan->grammar = *CompiledGrammar::Compile(rule.ebnf, plan->vocabulary->compiled);
+  }
+  if (rule.thought.has_value() && !rule.thought->close_token.has_value()) {
+    plan->thought_end = std::make_shared<const ThoughtEnd>(rule.thought->close, Tokens());
+  }
+  return *AnswerMatcher::Make(std::move(plan));
+}
+
+// What may come next, as tokens, the one that ends it being "STOP"; nullopt: any.
+std::optional<std::vector<uint32_t>> NextIds(AnswerMatcher* matcher) {
+  const auto mask = matcher->Next();
+  EXPECT_TRUE(mask.ok()) << mask.status();
+  if (mask->words.empty()) return std::nullopt;
+  std::vector<uint32_t> ids;
+  for (uint32_t id = 0; id < Tokens().size(); ++id) {
+    if ((mask->words[id / 32] >> (id % 32) & 1) != 0) ids.push_back(id);
+  }
+  return ids;
+}
+
+bool May(AnswerMatcher* matcher, uint32_t id) {
+  const auto ids = NextIds(matcher);
+  return !ids.has_value() || std::find(ids->begin(), ids->end(), id) != ids->end();
+}
+
+void TakeAll(AnswerMatcher* matcher, const std::vector<uint32_t>& ids) {
+  for (const uint32_t id : ids) {
+    EXPECT_TRUE(May(matcher, id)) << id;
+    EXPECT_TRUE(matcher->Take(id).ok()) << id;
+  }
+}
+
+using Ids = std::vector<uint32_t>;
+
+TEST(AnswerMatcher, HoldsATextAndSaysWhereItIsComplete) {
+  auto matcher = Matcher({.ebnf = "root ::= \"a\" \"b\"?"});
+  EXPECT_EQ(NextIds(matcher.get()), (Ids{Id("a"), Id("ab")}));
+  TakeAll(matcher.get(), {Id("a")});
+  EXPECT_EQ(NextIds(matcher.get()), (Ids{Id("b"), kStop}));
+  EXPECT_FALSE(matcher->Next()->complete);
+  TakeAll(matcher.get(), {Id("b")});
+  EXPECT_TRUE(matcher->Next()->complete);
+  EXPECT_EQ(ReasonOf(matcher->Take(Id("b"))), "MASK_FAILED");
+}
+
+TEST(AnswerMatcher, EndsNothingAsLongAsItMayNotAndSomethingElseMayCome) {
+  auto least = Matcher({.ebnf = "root ::= \"a\"*", .min_tokens = 2});
+  TakeAll(least.get(), {Id("a")});
+  EXPECT_FALSE(May(least.get(), kStop));
+  TakeAll(least.get(), {Id("a")});
+  EXPECT_TRUE(May(least.get(), kStop));
+  auto never = Matcher({.ebnf = "root ::= \"a\"{1,3}", .ignore_eos = true});
+  TakeAll(never.get(), {Id("a"), Id("a")});
+  EXPECT_FALSE(May(never.get(), kStop));
+  TakeAll(never.get(), {Id("a")});
+  EXPECT_TRUE(never->Next()->complete);
+}
+
+TEST(AnswerMatcher, IsStuckWhereNoTokenGoesOn) {
+  auto matcher = Matcher({.ebnf = "root ::= \"a\" \"\\u00e9\""});
+  TakeAll(matcher.get(), {Id("a")});
+  EXPECT_EQ(ReasonOf(matcher->Next().status()), "CONSTRAINT_STUCK");
+}
+
+ThoughtRule Spelled() {
+  return {.close = "</think>", .close_ids = {Id("</think>")}, .opened = true, .open_ids = {kOpen}};
+}
+ThoughtRule Special() {
+  ThoughtRule rule = Spelled();
+  rule.close_token = kClose;
+  rule.close_ids = {kClose};
+  return rule;
+}
+
+TEST(AnswerMatcher, AThoughtIsFreeAndCannotEndTheAnswer) {
+  for (const ThoughtRule& rule : {Spelled(), Special()}) {
+    auto matcher = Matcher({.ebnf = "root ::= \"a\"", .thought = rule});
+    for (int i = 0; i < 20; ++i) {
+      TakeAll(matcher.get(), {Id("x"), Id("ab"), Id("<")});
+      EXPECT_FALSE(May(matcher.get(), kStop));
+    }
+    TakeAll(matcher.get(), {rule.close_ids[0]});
+    EXPECT_EQ(NextIds(matcher.get()), Ids{Id("a")});
+    TakeAll(matcher.get(), {Id("a")});
+    EXPECT_TRUE(matcher->Next()->complete);
+  }
+}
+
+// However the end is cut into tokens, the text begins with the token behind it.
+TEST(AnswerMatcher, AThoughtEndsAtATokenOnly) {
+  const std::vector<Ids> ends = {{Id("</think>")},
+                                 {Id("</th"), Id("ink>")},
+                                 {Id("<"), Id("/"), Id("t"), Id("h"), Id("ink>")},
+                                 {Id("<"), Id("</"), Id("t"), Id("h"), Id("ink>")},
+                                 {Id("</th"), Id("</th"), Id("ink>")}};
+  for (const Ids& end : ends) {
+    auto matcher = Matcher({.ebnf = "root ::= \"a\"", .thought = Spelled()});
+    EXPECT_FALSE(May(matcher.get(), Id("</think>a")));
+    EXPECT_TRUE(May(matcher.get(), Id("ink>\n")));
+    for (const uint32_t id : end) {
+      EXPECT_TRUE(May(matcher.get(), id));
+      EXPECT_TRUE(May(matcher.get(), Id("x")));
+      EXPECT_TRUE(matcher->Take(id).ok());
+    }
+    EXPECT_EQ(NextIds(matcher.get()), Ids{Id("a")});
+  }
+  auto matcher = Matcher({.ebnf = "root ::= \"a\"", .thought = Spelled()});
+  TakeAll(matcher.get(), {Id("</th")});
+  EXPECT_FALSE(May(matcher.get(), Id("ink>\n")));
+}
+
+TEST(AnswerMatcher, ASpelledEndIsNoneWhereItIsASpecialToken) {
+  auto matcher = Matcher({.ebnf = "root ::= \"a\"", .thought = Special()});
+  TakeAll(matcher.get(), {Id("</think>"), Id("</think>a"), Id("x"), kClose});
+  EXPECT_EQ(NextIds(matcher.get()), Ids{Id("a")});
+}
+
+TEST(AnswerMatcher, ABudgetForcesTheEnd) {
+  for (const uint32_t budget : {0u, 1u, 5u}) {
+    ThoughtRule rule = Special();
+    rule.budget_tokens = budget;
+    rule.close_ids = {Id("\n"), kClose};
+    auto matcher = Matcher({.ebnf = "root ::= \"a\"", .thought = rule});
+    for (uint32_t i = 0; i < budget; ++i) {
+      EXPECT_GT(NextIds(matcher.get())->size(), 50u);
+      TakeAll(matcher.get(), {Id("x")});
+    }
+    EXPECT_EQ(NextIds(matcher.get()), Ids{Id("\n")});
+    EXPECT_EQ(ReasonOf(matcher->Take(Id("x"))), "MASK_FAILED");
+    TakeAll(matcher.get(), {Id("\n")});
+    EXPECT_EQ(NextIds(matcher.get()), Ids{kClose});
+    TakeAll(matcher.get(), {kClose});
+    EXPECT_EQ(NextIds(matcher.get()), Ids{Id("a")});
+  }
+}
+
+TEST(AnswerMatcher, AnAnswerMayBeginWithAThought) {
+  ThoughtRule rule = Special();
+  rule.opened = false;
+  auto thinks = Matcher({.ebnf = "root ::= \"ab\"", .thought = rule});
+  EXPECT_EQ(NextIds(thinks.get()), (Ids{Id("a"), Id("ab"), kOpen}));
+  TakeAll(thinks.get(), {kOpen, Id("x"), kClose, Id("ab")});
+  EXPECT_TRUE(thinks->Next()->complete);
+  auto says = Matcher({.ebnf = "root ::= \"ab\"", .thought = rule});
+  TakeAll(says.get(), {Id("a")});
+  EXPECT_EQ(NextIds(says.get()), Ids{Id("b")});
+  rule.budget_tokens = 0;
+  auto never = Matcher({.ebnf = "root ::= \"ab\"", .thought = rule});
+  EXPECT_EQ(NextIds(never.get()), (Ids{Id("a"), Id("ab")}));
+}
+
+TEST(AnswerMatcher, ABudgetAloneLeavesTheTextFree) {
+  ThoughtRule rule = Special();
+  rule.opened = false;
+  rule.budget_tokens = 2;
+  auto thinks = Matcher({.thought = rule});
+  EXPECT_EQ(NextIds(thinks.get()), std::nullopt);
+  TakeAll(thinks.get(), {kOpen, Id("x"), Id("y"), kClose});
+  EXPECT_EQ(NextIds(thinks.get()), std::nullopt);
+  auto says = Matcher({.thought = rule});
+  TakeAll(says.get(), {Id("a"), kOpen, Id("x"), Id("y"), Id("z")});
+  EXPECT_EQ(NextIds(says.get()), std::nullopt);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,203 @@
+#include "text/masks/answer_matcher.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+absl::Status NotOfTheMask(uint32_t token) {
+  return Error(absl::StatusCode::kInternal, "MASK_FAILED",
+               absl::StrCat("token ", token, " came, which the constraint does not admit there"));
+}
+
+}  // namespace
+
+AnswerMatcher::AnswerMatcher(std::shared_ptr<const AnswerPlan> plan,
+                             std::unique_ptr<TokenMatcher> text)
+    : plan_(std::move(plan)), text_(std::move(text)) {
+  if (!plan_->rule.thought.has_value()) {
+    return;
+  }
+  const ThoughtRule& thought = *plan_->rule.thought;
+  if (thought.opened) {
+    BeginThought();
+  } else if (!thought.open_ids.empty() && thought.budget_tokens.value_or(1) > 0) {
+    phase_ = Phase::kOpening;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<AnswerMatcher>> AnswerMatcher::Make(
+    std::shared_ptr<const AnswerPlan> plan) {
+  std::unique_ptr<TokenMatcher> text;
+  if (plan->grammar != nullptr) {
+    ASSIGN_OR_RETURN(text, TokenMatcher::Make(plan->grammar));
+  }
+  return std::unique_ptr<AnswerMatcher>(new AnswerMatcher(std::move(plan), std::move(text)));
+}
+
+std::vector<uint32_t> AnswerMatcher::AllTokens() const {
+  const size_t size = plan_->vocabulary->tokens.size();
+  std::vector<uint32_t> words((size + 31) / 32, ~uint32_t{0});
+  if (size % 32 != 0) {
+    words.back() = (uint32_t{1} << (size % 32)) - 1;
+  }
+  return words;
+}
+
+std::vector<uint32_t> AnswerMatcher::Only(uint32_t token) const {
+  std::vector<uint32_t> words((plan_->vocabulary->tokens.size() + 31) / 32, 0);
+  words[token / 32] |= uint32_t{1} << (token % 32);
+  return words;
+}
+
+void AnswerMatcher::Clear(uint32_t token, std::vector<uint32_t>* words) const {
+  (*words)[token / 32] &= ~(uint32_t{1} << (token % 32));
+}
+
+bool AnswerMatcher::HasOthers(const std::vector<uint32_t>& words) const {
+  std::vector<uint32_t> others = words;
+  for (const int32_t stop : plan_->vocabulary->stop_ids) {
+    Clear(static_cast<uint32_t>(stop), &others);
+  }
+  for (const uint32_t word : others) {
+    if (word != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<AnswerMask> AnswerMatcher::Next() {
+  const AnswerRule& rule = plan_->rule;
+  switch (phase_) {
+    case Phase::kText:
+      return NextOfText();
+    case Phase::kClosing:
+      return AnswerMask{Only(rule.thought->close_ids[at_])};
+    case Phase::kOpening: {
+      if (at_ > 0 && text_ != nullptr) {
+        return AnswerMask{Only(rule.thought->open_ids[at_])};
+      }
+      ASSIGN_OR_RETURN(AnswerMask mask, NextOfText());
+      if (!mask.words.empty()) {
+        const uint32_t open = rule.thought->open_ids[0];
+        mask.words[open / 32] |= uint32_t{1} << (open % 32);
+        mask.complete = false;
+      }
+      return mask;
+    }
+    case Phase::kThought:
+      break;
+  }
+  AnswerMask mask{AllTokens()};
+  for (const int32_t stop : plan_->vocabulary->stop_ids) {
+    Clear(static_cast<uint32_t>(stop), &mask.words);
+  }
+  if (plan_->thought_end != nullptr) {
+    for (const uint32_t barred : plan_->thought_end->Barred(end_state_)) {
+      Clear(barred, &mask.words);
+    }
+  }
+  return mask;
+}
+
+absl::StatusOr<AnswerMask> AnswerMatcher::NextOfText() {
+  if (text_ == nullptr) {
+    return AnswerMask{};
+  }
+  AnswerMask mask{std::vector<uint32_t>((plan_->vocabulary->tokens.size() + 31) / 32, 0)};
+  RETURN_IF_ERROR(text_->FillMask(mask.words));
+  if (const size_t rest = plan_->vocabulary->tokens.size() % 32; rest != 0) {
+    mask.words.back() &= (uint32_t{1} << rest) - 1;
+  }
+  if (!HasOthers(mask.words)) {
+    if (!text_->IsComplete()) {
+      return Error(absl::StatusCode::kFailedPrecondition, "CONSTRAINT_STUCK",
+                   "no token of the model's goes on with the text, which the constraint does not "
+                   "let end")
+          .Hint("ask for texts that the model has tokens for");
+    }
+    mask.complete = true;
+    return mask;
+  }
+  if (taken_ < plan_->rule.min_tokens || plan_->rule.ignore_eos) {
+    for (const int32_t stop : plan_->vocabulary->stop_ids) {
+      Clear(static_cast<uint32_t>(stop), &mask.words);
+    }
+  }
+  return mask;
+}
+
+absl::Status AnswerMatcher::Take(uint32_t token) {
+  if (token >= plan_->vocabulary->tokens.size()) {
+    return NotOfTheMask(token);
+  }
+  ++taken_;
+  const AnswerRule& rule = plan_->rule;
+  switch (phase_) {
+    case Phase::kText:
+      return TakeText(token);
+    case Phase::kOpening:
+      return TakeOpening(token);
+    case Phase::kThought:
+      TakeThought(token);
+      return absl::OkStatus();
+    case Phase::kClosing:
+      break;
+  }
+  if (token != rule.thought->close_ids[at_]) {
+    return NotOfTheMask(token);
+  }
+  if (++at_ == rule.thought->close_ids.size()) {
+    phase_ = Phase::kText;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AnswerMatcher::TakeText(uint32_t token) {
+  if (text_ == nullptr) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool accepted, text_->Accept(static_cast<int32_t>(token)));
+  return accepted ? absl::OkStatus() : NotOfTheMask(token);
+}
+
+absl::Status AnswerMatcher::TakeOpening(uint32_t token) {
+  const std::vector<uint32_t>& open = plan_->rule.thought->open_ids;
+  if (token == open[at_]) {
+    if (++at_ == open.size()) {
+      BeginThought();
+    }
+    return absl::OkStatus();
+  }
+  phase_ = Phase::kText;
+  return at_ > 0 && text_ != nullptr ? NotOfTheMask(token) : TakeText(token);
+}
+
+void AnswerMatcher::BeginThought() {
+  const bool over = plan_->rule.thought->budget_tokens == 0u;
+  phase_ = over ? Phase::kClosing : Phase::kThought;
+  at_ = 0;
+}
+
+void AnswerMatcher::TakeThought(uint32_t token) {
+  const ThoughtRule& thought = *plan_->rule.thought;
+  ++thought_tokens_;
+  bool ended = thought.close_token == token;
+  if (plan_->thought_end != nullptr) {
+    end_state_ = plan_->thought_end->After(end_state_, plan_->vocabulary->tokens[token]);
+    ended = plan_->thought_end->Ended(end_state_);
+  }
+  if (ended) {
+    phase_ = Phase::kText;
+  } else if (thought_tokens_ == thought.budget_tokens) {
+    phase_ = Phase::kClosing;
+    at_ = 0;
+  }
+}
+
+}  // namespace strata

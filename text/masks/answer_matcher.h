@@ -1,0 +1,79 @@
+// Which tokens may come next in one answer: a thought, then a text that follows a grammar. A pure
+// function of the rule, the vocabulary and the tokens that were taken.
+#ifndef STRATA_TEXT_MASKS_ANSWER_MATCHER_H_
+#define STRATA_TEXT_MASKS_ANSWER_MATCHER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "text/grammar/token_mask.h"
+#include "text/masks/answer_rule.h"
+#include "text/masks/mask_compiler.h"
+#include "text/masks/thought_end.h"
+
+namespace strata {
+
+// A rule with what it was compiled to. Immutable; any thread, and many answers.
+struct AnswerPlan {
+  AnswerRule rule;
+  std::shared_ptr<const MaskVocabulary> vocabulary;
+  std::shared_ptr<const CompiledGrammar> grammar;  // Null: any text.
+  std::shared_ptr<const ThoughtEnd> thought_end;   // Null where a special token is the end.
+};
+
+struct AnswerMask {
+  // One bit for each id, the lowest bit of the first word being id 0. Empty: any may come.
+  std::vector<uint32_t> words;
+  // None may come but those that end the answer.
+  bool complete = false;
+};
+
+// One thread at a time.
+class AnswerMatcher {
+ public:
+  static absl::StatusOr<std::unique_ptr<AnswerMatcher>> Make(
+      std::shared_ptr<const AnswerPlan> plan);
+
+  // CONSTRAINT_STUCK: no token of the vocabulary goes on with the text, which is not complete.
+  // MASK_FAILED.
+  absl::StatusOr<AnswerMask> Next();
+  // One more token of the answer, which the newest mask has and which does not end it; else
+  // MASK_FAILED.
+  absl::Status Take(uint32_t token);
+
+ private:
+  enum class Phase {
+    kOpening,  // A thought may begin: `at_` of its first tokens came.
+    kThought,
+    kClosing,  // Its end is forced: `at_` of its tokens came.
+    kText,
+  };
+
+  AnswerMatcher(std::shared_ptr<const AnswerPlan> plan, std::unique_ptr<TokenMatcher> text);
+
+  std::vector<uint32_t> AllTokens() const;
+  std::vector<uint32_t> Only(uint32_t token) const;
+  absl::StatusOr<AnswerMask> NextOfText();
+  absl::Status TakeText(uint32_t token);
+  absl::Status TakeOpening(uint32_t token);
+  void TakeThought(uint32_t token);
+  void BeginThought();
+  void Clear(uint32_t token, std::vector<uint32_t>* words) const;
+  bool HasOthers(const std::vector<uint32_t>& words) const;
+
+  const std::shared_ptr<const AnswerPlan> plan_;
+  const std::unique_ptr<TokenMatcher> text_;  // Null: any text.
+  Phase phase_ = Phase::kText;
+  size_t at_ = 0;
+  ThoughtEnd::State end_state_ = 0;
+  uint32_t thought_tokens_ = 0;
+  uint32_t taken_ = 0;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_TEXT_MASKS_ANSWER_MATCHER_H_
