@@ -26,7 +26,11 @@ if(NOT STRATA_CUDA STREQUAL "off")
       # Beside the compiler, or another toolkit of the machine could be mixed with it.
       get_filename_component(CUDAToolkit_ROOT ${CMAKE_CUDA_COMPILER} DIRECTORY)
       get_filename_component(CUDAToolkit_ROOT ${CUDAToolkit_ROOT} DIRECTORY)
+      # Of projects that require 3.25, CMake 3.25 marks a library as deprecated that CUDA 13 has not.
+      set(required ${CMAKE_MINIMUM_REQUIRED_VERSION})
+      set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
       find_package(CUDAToolkit REQUIRED)
+      set(CMAKE_MINIMUM_REQUIRED_VERSION ${required})
       set(STRATA_CUDA_ENABLED ON)
     endif()
   else()
