@@ -13,11 +13,14 @@
 namespace strata::cli {
 namespace {
 
+constexpr uint32_t kMaxThoughtBudget = 1 << 20;
+
 struct ChatOptions {
   std::string model;
   std::optional<std::string> message;
   std::string system;
   std::string tools;  // A file.
+  std::optional<uint32_t> thought_budget;
   AnswerOptions answer;
 };
 
@@ -66,6 +69,7 @@ class Chat {
     request.model = options_.model;
     RETURN_IF_ERROR(options_.answer.Apply(&request, &call));
     request.tools = tools_;
+    request.thought_budget_tokens = options_.thought_budget;
     const std::vector<std::string> due = due_results_;
     if (due_results_.empty()) {
       messages_.push_back({.role = "user", .content = question});
@@ -176,6 +180,8 @@ void AddChatCommand(CommandTree* tree) {
                   "What it may call: a JSON list as OpenAI's API has it. In a conversation the\n"
                   "lines behind an answer with calls are their results")
       ->type_name("FILE");
+  AddCount(app, "--thought-budget", &options->thought_budget, 0, kMaxThoughtBudget,
+           "Most tokens that it thinks; behind them it answers");
   options->answer.AddTo(app);
 }
 

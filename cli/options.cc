@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
+#include <fstream>
+#include <utility>
 
 #include "cli/command.h"
 #include "common/limits.h"
@@ -20,6 +22,21 @@ bool ReadNumber(std::string_view text, T* value) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, *value);
   return error == std::errc() && rest == end && !text.empty();
+}
+
+// A file that a flag names, up to the largest that the API takes.
+absl::StatusOr<std::string> ReadText(const std::string& flag, const std::string& path) {
+  constexpr std::streamsize kMost = std::streamsize{4} << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(static_cast<size_t>(kMost), '\0');
+  file.read(text.data(), kMost);
+  if (!file.is_open() || file.bad() || !file.eof()) {
+    return UsageError(
+        flag + " " + path + ": " +
+        (file.is_open() && !file.bad() ? "it is longer than 4 MiB" : "it cannot be read"));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
 }
 
 [[noreturn]] void Refuse(const std::string& flag, const std::string& text,
@@ -274,6 +291,21 @@ void AnswerOptions::AddTo(CLI::App* app) {
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->group(answer);
+  const std::string held =
+      "What the answer is held to (one of these; it ends where that is complete)";
+  AddText(app, "--json-schema", &json_schema, "FILE", "JSON that satisfies the schema in FILE")
+      ->group(held);
+  app->add_flag("--strict", strict, "Of --json-schema: objects with properties have no others")
+      ->group(held);
+  app->add_flag("--json-object", json_object, "Any object of JSON")->group(held);
+  AddText(app, "--regex", &regex, "PATTERN", "A text that the pattern takes as a whole")
+      ->group(held);
+  app->add_option("--choice", choices, "One of these texts; given once for each")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(held);
+  AddText(app, "--grammar", &grammar, "FILE", "A text of the rule root of the EBNF in FILE")
+      ->group(held);
   AddText(app, "--request-id", &request_id, "ID", "The request's name; default: a new one")
       ->group(answer);
   AddText(app, "--deadline", &deadline, "TIME", "Give up after this long, for example 30s")
@@ -306,6 +338,34 @@ void AnswerOptions::AddTo(CLI::App* app) {
       ->group(choice);
 }
 
+absl::StatusOr<sdk::Constraint> AnswerOptions::Held() const {
+  const int given = (json_schema.empty() ? 0 : 1) + (json_object ? 1 : 0) +
+                    (regex.empty() ? 0 : 1) + (choices.empty() ? 0 : 1) + (grammar.empty() ? 0 : 1);
+  if (given > 1) {
+    return UsageError(
+        "an answer is held to one of --json-schema, --json-object, --regex, --choice "
+        "and --grammar");
+  }
+  if (strict && json_schema.empty()) {
+    return UsageError("--strict is for --json-schema");
+  }
+  if (!json_schema.empty()) {
+    ASSIGN_OR_RETURN(std::string schema, ReadText("--json-schema", json_schema));
+    return sdk::Constraint(sdk::JsonSchema{std::move(schema), strict});
+  }
+  if (!grammar.empty()) {
+    ASSIGN_OR_RETURN(std::string ebnf, ReadText("--grammar", grammar));
+    return sdk::Constraint(sdk::Ebnf{std::move(ebnf)});
+  }
+  if (json_object) {
+    return sdk::Constraint(sdk::AnyJsonObject{});
+  }
+  if (!regex.empty()) {
+    return sdk::Constraint(sdk::Regex{regex});
+  }
+  return choices.empty() ? sdk::Constraint() : sdk::Constraint(sdk::Choices{choices});
+}
+
 absl::Status AnswerOptions::Apply(sdk::GenerateRequest* request, sdk::CallOptions* call) const {
   request->max_tokens = max_tokens.value_or(0);
   request->min_tokens = min_tokens.value_or(0);
@@ -321,6 +381,7 @@ absl::Status AnswerOptions::Apply(sdk::GenerateRequest* request, sdk::CallOption
     }
   }
   request->stop = stop;
+  ASSIGN_OR_RETURN(request->constraint, Held());
   if (request_id.size() > kMaxRequestIdBytes ||
       !std::all_of(request_id.begin(), request_id.end(),
                    [](char c) { return c >= 0x20 && c < 0x7F; })) {

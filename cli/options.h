@@ -68,6 +68,13 @@ struct AnswerOptions {
   std::optional<uint32_t> min_tokens;
   sdk::Sampling sampling;
   std::vector<std::string> stop;
+  // What the answer is held to: one of them.
+  std::string json_schema;  // A file.
+  bool json_object = false;
+  std::string regex;
+  std::vector<std::string> choices;
+  std::string grammar;  // A file.
+  bool strict = false;
   std::string logit_bias;  // "ID:V,ID:V"
   std::string request_id;
   std::string deadline;
@@ -76,6 +83,9 @@ struct AnswerOptions {
   void AddTo(CLI::App* app);
   // What was given, into the request and the call. Wrong usage if it does not parse.
   absl::Status Apply(sdk::GenerateRequest* request, sdk::CallOptions* call) const;
+
+ private:
+  absl::StatusOr<sdk::Constraint> Held() const;
 };
 
 // The options of `model load` and `plan`.

@@ -21,6 +21,22 @@ void SetSampling(const Sampling& sampling, v1::SamplingParams* wire) {
   if (sampling.seed) wire->set_seed(*sampling.seed);
 }
 
+void SetConstraint(const Constraint& constraint, v1::GenerateRequest* wire) {
+  if (const auto* schema = std::get_if<JsonSchema>(&constraint)) {
+    wire->mutable_constraint()->set_json_schema(schema->schema);
+    wire->mutable_constraint()->set_strict(schema->strict);
+  } else if (std::holds_alternative<AnyJsonObject>(constraint)) {
+    wire->mutable_constraint()->set_json_object(true);
+  } else if (const auto* regex = std::get_if<Regex>(&constraint)) {
+    wire->mutable_constraint()->set_regex(regex->pattern);
+  } else if (const auto* choices = std::get_if<Choices>(&constraint)) {
+    wire->mutable_constraint()->mutable_choices()->mutable_texts()->Add(choices->texts.begin(),
+                                                                        choices->texts.end());
+  } else if (const auto* ebnf = std::get_if<Ebnf>(&constraint)) {
+    wire->mutable_constraint()->set_grammar(ebnf->grammar);
+  }
+}
+
 }  // namespace
 
 v1::ChatInput ToWire(const std::vector<ChatMessage>& messages) {
@@ -55,7 +71,11 @@ v1::GenerateRequest ToWire(const GenerateRequest& request) {
     *chat = ToWire(std::get<std::vector<ChatMessage>>(request.prompt));
     chat->mutable_tools()->Add(request.tools.begin(), request.tools.end());
     chat->set_tool_choice(request.tool_choice);
+    chat->set_tool_name(request.tool_name);
     chat->set_one_tool_call(request.one_tool_call);
+    if (request.thought_budget_tokens) {
+      chat->set_thought_budget_tokens(*request.thought_budget_tokens);
+    }
     chat->set_template_arguments(request.template_arguments);
     chat->set_continue_final_message(request.continue_final_message);
   }
@@ -72,6 +92,7 @@ v1::GenerateRequest ToWire(const GenerateRequest& request) {
   wire.set_ignore_eos(request.ignore_eos);
   if (request.logprobs) wire.set_logprobs(*request.logprobs);
   if (request.prompt_logprobs) wire.set_prompt_logprobs(*request.prompt_logprobs);
+  SetConstraint(request.constraint, &wire);
   wire.set_return_logits(request.return_logits);
   wire.set_replace(request.replace);
   wire.set_priority(request.priority);

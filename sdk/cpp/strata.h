@@ -126,6 +126,25 @@ struct InputEmbedding {
   std::vector<float> values{};  // As many as the model's hidden size; finite.
 };
 
+// What an answer is held to: no token that leads out of it is drawn, and the answer ends where it
+// is complete. Only max_tokens cuts it; stop strings end nothing. Of a conversation's answer,
+// thoughts are no part.
+struct JsonSchema {
+  std::string schema{};  // Of draft 2020-12, as text.
+  bool strict = false;   // Objects with `properties` have no others, unless it says so.
+};
+struct AnyJsonObject {};
+struct Regex {
+  std::string pattern{};  // ECMA-262; the whole text matches it.
+};
+struct Choices {
+  std::vector<std::string> texts{};  // One of them.
+};
+struct Ebnf {
+  std::string grammar{};  // A text of its rule `root`.
+};
+using Constraint = std::variant<std::monostate, JsonSchema, AnyJsonObject, Regex, Choices, Ebnf>;
+
 struct GenerateRequest {
   std::string model{};
   Prompt prompt{};
@@ -139,6 +158,7 @@ struct GenerateRequest {
   Sampling sampling{};
   std::vector<std::string> stop{};  // At most 16; not part of the answer.
   bool ignore_eos = false;
+  Constraint constraint{};  // Not set: none.
   // Most probable alternatives reported for each token, 0..100; unset: no log-probabilities.
   std::optional<uint32_t> logprobs{};
   std::optional<uint32_t> prompt_logprobs{};
@@ -153,11 +173,14 @@ struct GenerateRequest {
   // Of conversations: what the model may call, each a JSON object as OpenAI's API has it,
   // {"type": "function", "function": {"name", "description", "parameters"}}.
   std::vector<std::string> tools{};
-  std::string tool_choice{};   // "auto" (also ""), "none".
+  std::string tool_choice{};   // "auto" (also ""), "none", "required", "tool".
+  std::string tool_name{};     // With "tool": which of `tools`.
   bool one_tool_call = false;  // The answer ends with its first call.
   // More variables for the chat template: a JSON object, as text; "": none.
   std::string template_arguments{};
   bool continue_final_message = false;  // The answer goes on with the last message.
+  // Tokens of a thought behind which its end is forced; unset: no limit.
+  std::optional<uint32_t> thought_budget_tokens{};
 };
 
 // Natural logarithms of the raw logits' softmax.

@@ -146,6 +146,35 @@ TEST_F(CliGenerate, GeneratePassesEveryParameter) {
   EXPECT_EQ(wire.text(), "x") << "--stop takes one text, not the prompt too";
 }
 
+TEST_F(CliGenerate, AnswersAreHeldToWhatIsGiven) {
+  const std::string file = TempPath("held.json");
+  std::ofstream(file) << "{\"type\": \"object\"}";
+  Run({"generate", "recall", "x", "--json-schema", file, "--strict"});
+  Run({"generate", "recall", "x", "--json-object"});
+  Run({"generate", "recall", "x", "--regex", "[a-c]+"});
+  Run({"generate", "recall", "x", "--choice", "yes", "--choice", "no"});
+  Run({"chat", "recall", "x", "--grammar", file, "--thought-budget", "7"});
+  const auto requests = coordinator_.generate_requests();
+  ASSERT_EQ(requests.size(), 5u);
+  EXPECT_EQ(requests[0].constraint().json_schema(), "{\"type\": \"object\"}");
+  EXPECT_TRUE(requests[0].constraint().strict());
+  EXPECT_TRUE(requests[1].constraint().json_object());
+  EXPECT_EQ(requests[2].constraint().regex(), "[a-c]+");
+  EXPECT_THAT(requests[3].constraint().choices().texts(), ::testing::ElementsAre("yes", "no"));
+  EXPECT_EQ(requests[3].text(), "x");
+  EXPECT_EQ(requests[4].constraint().grammar(), "{\"type\": \"object\"}");
+  EXPECT_EQ(requests[4].chat().thought_budget_tokens(), 7u);
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--json-object", "--regex", "a"},
+        {"--strict", "--regex", "a"},
+        {"--json-schema", "/nowhere/schema.json"}}) {
+    std::vector<std::string> args = {"generate", "recall", "x"};
+    args.insert(args.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(Run(args).code, 2) << wrong[0];
+  }
+  EXPECT_EQ(coordinator_.generate_requests().size(), 5u);
+}
+
 TEST_F(CliGenerate, PromptsComeFromStdinAndMayBeginWithADash) {
   Run({"generate", "recall", "-"}, "line one\nline two\n");
   Run({"generate", "recall", "--", "--not-an-option"});

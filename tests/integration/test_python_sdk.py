@@ -346,6 +346,18 @@ def test_an_id_in_flight_is_refused_unless_it_is_to_be_replaced(strata, cluster,
     cluster.nothing_is_left()
 
 
+def test_answers_are_held_to_what_is_given(strata, client):
+    for held in ({"choices": ["true", "false"]}, {"regex": "true|false"}, {"json_schema": {"type": "boolean"}},
+                 {"json_schema": '{"type": "boolean"}', "strict": True}, {"grammar": 'root ::= "true" | "false"'}):
+        answer = client.generate("recall", "Is it?", temperature=1.5, max_tokens=20, **held)
+        assert answer.text in ("true", "false") and answer.finish_reason == "stop", held
+    for wrong in ({"regex": "a", "json_object": True}, {"strict": True}, {"choices": "yes"}):
+        with pytest.raises(TypeError):
+            client.generate("recall", "Is it?", **wrong)
+    with pytest.raises(strata.InvalidArgumentError, match="NOT_SUPPORTED|not known to think"):
+        client.chat("recall", "Is it?", thought_budget_tokens=5)
+
+
 def test_min_tokens_are_those_of_the_command_line(strata, cluster, client):
     case = recall_cases()[0]
     short = len(case["greedy_ids"])

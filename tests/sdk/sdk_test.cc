@@ -111,6 +111,8 @@ TEST(Sdk, EveryParameterTravels) {
   request.priority = 7;
   request.guaranteed = true;
   request.min_tokens = 3;
+  request.constraint = JsonSchema{.schema = "{}", .strict = true};
+  request.thought_budget_tokens = 5;
   request.input_embeddings = {{.position = 2, .values = {0.5f, -1.0f}}};
   ASSERT_TRUE(client->Generate(request).ok());
   const v1::GenerateRequest wire = coordinator.generate_requests().at(0);
@@ -134,6 +136,9 @@ TEST(Sdk, EveryParameterTravels) {
   EXPECT_EQ(wire.priority(), 7);
   EXPECT_TRUE(wire.guaranteed());
   EXPECT_EQ(wire.min_tokens(), 3u);
+  EXPECT_EQ(wire.constraint().json_schema(), "{}");
+  EXPECT_TRUE(wire.constraint().strict());
+  EXPECT_EQ(wire.chat().thought_budget_tokens(), 5u);
   ASSERT_EQ(wire.input_embeddings_size(), 1);
   EXPECT_EQ(wire.input_embeddings(0).position(), 2u);
   EXPECT_EQ(wire.input_embeddings(0).values(), std::string("\0\0\0\x3f\0\0\x80\xbf", 8));

@@ -28,7 +28,9 @@ _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_
 _OTHERS = ("max_tokens", "min_tokens", "ignore_eos", "logprobs", "prompt_logprobs",
            "return_logits", "request_id", "replace", "priority", "guaranteed")
 
-_CHAT = ("tool_choice", "one_tool_call", "continue_final_message")
+_CHAT = ("tool_choice", "tool_name", "one_tool_call", "continue_final_message",
+         "thought_budget_tokens")
+_HELD = ("json_schema", "json_object", "regex", "choices", "grammar")
 
 
 def make_request_id() -> str:
@@ -61,6 +63,28 @@ def conversation(message: str | Sequence[ChatMessage], system: str | None) -> li
     return [*before, *message]
 
 
+def constraint(given: dict[str, Any], wire: inference_pb2.GenerateRequest) -> None:
+    """Takes what an answer is held to out of `given`."""
+    held = {name: given.pop(name) for name in _HELD if name in given}
+    held = {name: value for name, value in held.items() if value is not False or name == "json_schema"}
+    strict = given.pop("strict", False)
+    if len(held) > 1:
+        raise TypeError(f"an answer is held to one of {', '.join(held)}")
+    if strict and "json_schema" not in held:
+        raise TypeError("strict is for json_schema")
+    for name, value in held.items():
+        if name == "json_schema":
+            schema = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            wire.constraint.json_schema = schema
+            wire.constraint.strict = strict
+        elif name == "choices":
+            if isinstance(value, str):
+                raise TypeError("choices is a list of strings, not one string")
+            wire.constraint.choices.texts.extend(value)
+        else:
+            setattr(wire.constraint, name, value)
+
+
 def generate_request(model: str, prompt: Prompt,
                      options: GenerateOptions) -> inference_pb2.GenerateRequest:
     """TypeError for an option that does not exist or has the wrong type; ValueError for a number
@@ -88,6 +112,7 @@ def generate_request(model: str, prompt: Prompt,
         if sys.byteorder == "big":
             values.byteswap()
         wire.input_embeddings.add(position=position, values=values.tobytes())
+    constraint(given, wire)
     tools = given.pop("tools", ())
     arguments = given.pop("template_arguments", {})
     chat = {name: given.pop(name) for name in _CHAT if name in given}

@@ -54,6 +54,14 @@ class GenerateOptions(TypedDict, total=False):
     seed: int | None  # Drawn and reported when not given.
     stop: Sequence[str] | None  # At most 16; not part of the answer.
     ignore_eos: bool
+    # What the answer is held to, one of these: it ends where that is complete, and only max_tokens
+    # cuts it.
+    json_schema: Mapping[str, Any] | bool | str | None  # Of draft 2020-12; a str is its text.
+    json_object: bool  # Any object of JSON.
+    regex: str | None  # ECMA-262; the whole text matches it.
+    choices: Sequence[str] | None  # One of these texts.
+    grammar: str | None  # A text of the rule `root` of this EBNF.
+    strict: bool  # Of json_schema: objects with `properties` have no others.
     logprobs: int | None  # Most probable alternatives reported for each token, 0..100.
     prompt_logprobs: int | None
     return_logits: bool  # Raw logits of every position but the last generated one.
@@ -64,7 +72,9 @@ class GenerateOptions(TypedDict, total=False):
     priority: int | None
     # Of conversations: what the model may call, as OpenAI's API has it.
     tools: Sequence[Mapping[str, Any]] | None
-    tool_choice: str | None  # "auto" or "none".
+    tool_choice: str | None  # "auto", "none", "required", or "tool" with tool_name.
+    tool_name: str | None
+    thought_budget_tokens: int | None  # Tokens of a thought, behind which its end is forced.
     one_tool_call: bool  # The answer ends with its first call.
     template_arguments: Mapping[str, Any] | None  # More variables for the chat template.
     continue_final_message: bool  # The answer goes on with the last message.
