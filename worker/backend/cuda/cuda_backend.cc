@@ -68,11 +68,11 @@ class CudaBackend : public Backend {
     const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
     const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
     const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
-    Transfers transfers;
-    RETURN_IF_ERROR(transfers.Allocate(device_.get()));
+    auto transfers = std::make_unique<Transfers>();
+    RETURN_IF_ERROR(transfers->Allocate(device_.get()));
     ASSIGN_OR_RETURN(DeviceWeights on_device,
                      UploadWeights(spec, tensors, packed, *kernels_, &loading, progress,
-                                   device_.get(), &transfers));
+                                   device_.get(), transfers.get()));
     return CudaShard::Create(spec, std::move(on_device), std::move(transfers), device_);
   }
 

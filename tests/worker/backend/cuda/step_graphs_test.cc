@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/worker/backend/models/forward.h"
@@ -140,6 +141,26 @@ TEST_F(StepGraphs, AreMadeAnewOnceKeysAndValuesAreInAnotherPlace) {
   }
   EXPECT_EQ(counts_.recorded, 3u * 2);
   EXPECT_EQ(counts_.launched, 3u * 2 * 4);
+}
+
+// Were anything of the load put on the stream of kernels, it would become part of the graph.
+TEST_F(StepGraphs, AreRecordedWhileAnotherThreadLoadsAStage) {
+  const std::shared_ptr<cuda::Device> device = cuda::MakeEmulatedDevice(kDeviceBytes);
+  const std::unique_ptr<Backend> backend = *cuda::MakeBackendOn(device);
+  const std::unique_ptr<Backend> cpu = *MakeCpuBackend({.threads = 1});
+  const MadeUpModel model({.layers = 2});
+  std::unique_ptr<ForwardModel> loaded;
+  const auto graph = device->RecordGraph([&] {
+    std::thread([&] {
+      loaded = *ForwardModel::Load(backend.get(), model.spec(), model, {});
+    }).join();
+  });
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const cuda::OwnedGraph owned(device.get(), *graph);
+  const auto expected = ForwardModel::Load(cpu.get(), model.spec(), model, {});
+  ASSERT_TRUE(expected.ok());
+  const std::vector<uint32_t> ids = SomeIds(20, model.spec().vocab);
+  EXPECT_EQ(LogitsOf(*loaded->Run(ids)), LogitsOf(*(*expected)->Run(ids)));
 }
 
 // 23 kinds of launches in turn are more than are kept: only what comes twice running is a graph.

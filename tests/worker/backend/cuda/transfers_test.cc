@@ -29,6 +29,7 @@ TEST(CudaTransfers, OfAnySizeComeToTheDeviceAndBack) {
     ASSERT_TRUE(buffer.Allocate(device.get(), 12 << 20, "a test").ok());
     Transfers transfers;
     ASSERT_TRUE(transfers.Allocate(device.get()).ok());
+    ASSERT_TRUE(transfers.EndLoading().ok());
     for (const size_t count : {size_t{1}, size_t{100}, size_t{1} << 18, (size_t{1} << 18) + 1,
                                size_t{2500000}, size_t{7}}) {
       std::vector<uint32_t> numbers = Numbers(count, static_cast<uint32_t>(order + count));
@@ -50,6 +51,7 @@ TEST(CudaTransfers, ManySmallOnesWaitForNothingThatIsNotTheirs) {
     ASSERT_TRUE(buffer.Allocate(device.get(), kEach * kCount * 4, "a test").ok());
     Transfers transfers;
     ASSERT_TRUE(transfers.Allocate(device.get()).ok());
+    ASSERT_TRUE(transfers.EndLoading().ok());
     for (size_t i = 0; i < kCount; ++i) {
       const std::vector<uint32_t> numbers = Numbers(kEach, static_cast<uint32_t>(i * kEach));
       ASSERT_TRUE(
@@ -70,6 +72,7 @@ TEST(CudaTransfers, BehindAMarkComeWithWhatWasThereThen) {
     ASSERT_TRUE(second.Allocate(device.get(), 4000, "a test").ok());
     Transfers transfers;
     ASSERT_TRUE(transfers.Allocate(device.get()).ok());
+    ASSERT_TRUE(transfers.EndLoading().ok());
     OwnedEvent marked;
     for (uint32_t i = 0; i < 3; ++i) {
       const std::vector<uint32_t> numbers = Numbers(1000, 1000 * i);
@@ -93,6 +96,7 @@ TEST(CudaTransfers, AfterACallThatFailedAloneAreRight) {
     ASSERT_TRUE(buffer.Allocate(device.get(), 8 << 20, "a test").ok());
     Transfers transfers;
     ASSERT_TRUE(transfers.Allocate(device.get()).ok());
+    ASSERT_TRUE(transfers.EndLoading().ok());
     bool failed = false;
     for (uint32_t i = 0; i < 3; ++i) {
       const std::vector<uint32_t> numbers = Numbers(1500000, i);

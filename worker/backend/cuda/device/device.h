@@ -29,7 +29,8 @@ absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t f
 using Event = void*;
 using Graph = void*;
 
-// One thread at a time, but for Health.
+// Any thread. Of the stream of kernels one at a time: a graph is made of all that is put there
+// while one records it.
 class Device {
  public:
   virtual ~Device() = default;
@@ -74,7 +75,7 @@ class Device {
 
   // Any of these may fail: UNAVAILABLE (DEVICE_FAILED) once the device is of no use any more, as
   // Health says then; INTERNAL (DEVICE_CALL_FAILED) where the error is the call's alone.
-  // The first failure for good. Any thread; does not wait.
+  // The first failure for good. Does not wait.
   absl::Status Health() const;
 
  protected:

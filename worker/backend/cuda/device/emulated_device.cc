@@ -1,5 +1,6 @@
 #include "worker/backend/cuda/device/emulated_device.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/mutex.h"
 #include "common/status.h"
 #include "worker/backend/cuda/emulation/streams.h"
 
@@ -29,10 +31,10 @@ class EmulatedDevice : public Device {
   EmulatedDevice(uint64_t memory_bytes, DeviceFaults faults, EmulationOptions options)
       : faults_(std::move(faults)),
         counts_(options.graphs),
-        memory_{memory_bytes, memory_bytes},
         streams_(options.stream_order),
         stream_(streams_.Make()),
-        copies_(streams_.Make()) {}
+        copies_(streams_.Make()),
+        memory_{memory_bytes, memory_bytes} {}
   ~EmulatedDevice() override {
     streams_.FinishAll();
     for (const auto& [data, bytes] : allocated_) {
@@ -46,11 +48,13 @@ class EmulatedDevice : public Device {
   Stream copies() const override { return copies_; }
   absl::StatusOr<DeviceMemory> Memory() override {
     RETURN_IF_ERROR(Works());
+    MutexLock lock(&mutex_);
     return memory_;
   }
 
   absl::StatusOr<uint8_t*> Allocate(uint64_t bytes, const std::string& what) override {
     RETURN_IF_ERROR(Works());
+    MutexLock lock(&mutex_);
     if (bytes > memory_.free_bytes) {
       return MemoryExhausted(what, bytes, memory_.free_bytes);
     }
@@ -65,6 +69,7 @@ class EmulatedDevice : public Device {
   }
   void Free(uint8_t* data) override {
     streams_.FinishAll();  // As CUDA waits.
+    MutexLock lock(&mutex_);
     const auto at = allocated_.find(data);
     memory_.free_bytes += at->second;
     allocated_.erase(at);
@@ -74,11 +79,13 @@ class EmulatedDevice : public Device {
     RETURN_IF_ERROR(Works());
     auto* const data = static_cast<uint8_t*>(std::malloc(bytes));
     std::memset(data, 0xff, bytes);
+    MutexLock lock(&mutex_);
     pinned_[data] = bytes;
     return data;
   }
   void FreePinned(uint8_t* data) override {
     streams_.FinishAll();
+    MutexLock lock(&mutex_);
     pinned_.erase(data);
     std::free(data);
   }
@@ -104,10 +111,12 @@ class EmulatedDevice : public Device {
 
   absl::StatusOr<Event> MakeEvent() override {
     RETURN_IF_ERROR(Works());
+    MutexLock lock(&mutex_);
     return events_.insert(std::make_unique<EmulatedEvent>()).first->get();
   }
   void FreeEvent(Event event) override {
     streams_.FinishAll();
+    MutexLock lock(&mutex_);
     std::erase_if(events_, [event](const auto& one) { return one.get() == event; });
   }
   absl::Status Record(Event event, Stream stream) override {
@@ -169,6 +178,7 @@ class EmulatedDevice : public Device {
   }
   // A copy of other memory of the host would not be done while the host goes on.
   void CheckPinned(const void* data, uint64_t bytes) const {
+    MutexLock lock(&mutex_);
     const auto* const first = static_cast<const uint8_t*>(data);
     auto at = pinned_.upper_bound(const_cast<uint8_t*>(first));
     STRATA_CHECK(at != pinned_.begin());
@@ -178,14 +188,15 @@ class EmulatedDevice : public Device {
 
   const DeviceFaults faults_;
   GraphCounts* const counts_;
-  DeviceMemory memory_;
   cuda_emulation::Streams streams_;
   EmulatedStream* const stream_;
   EmulatedStream* const copies_;
-  std::map<uint8_t*, uint64_t> allocated_;
-  std::map<uint8_t*, uint64_t> pinned_;
-  std::set<std::unique_ptr<EmulatedEvent>> events_;
-  uint64_t copies_in_ = 0;
+  std::atomic<uint64_t> copies_in_ = 0;
+  mutable Mutex mutex_;
+  DeviceMemory memory_ STRATA_GUARDED_BY(mutex_);
+  std::map<uint8_t*, uint64_t> allocated_ STRATA_GUARDED_BY(mutex_);
+  std::map<uint8_t*, uint64_t> pinned_ STRATA_GUARDED_BY(mutex_);
+  std::set<std::unique_ptr<EmulatedEvent>> events_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -8,7 +8,9 @@
 namespace strata::cuda_emulation {
 
 void EmulatedStream::Put(std::function<void()> work) {
+  MutexLock lock(&all_.mutex_);
   if (recording_) {
+    STRATA_CHECK(recorder_ == std::this_thread::get_id());
     recorded_.push_back(std::move(work));
     return;
   }
@@ -16,23 +18,28 @@ void EmulatedStream::Put(std::function<void()> work) {
 }
 
 void EmulatedStream::Record(EmulatedEvent* event) {
+  MutexLock lock(&all_.mutex_);
   event->stream = this;
   const uint64_t times = ++event->recorded;
   Add({.work = [event, times] { event->reached = times; }});
 }
 
 void EmulatedStream::WaitFor(const EmulatedEvent& event) {
+  MutexLock lock(&all_.mutex_);
   if (event.recorded != 0) {
     Add({.event = &event, .times = event.recorded, .of = event.stream});
   }
 }
 
 void EmulatedStream::BeginRecording() {
+  MutexLock lock(&all_.mutex_);
   STRATA_CHECK(!recording_);
   recording_ = true;
+  recorder_ = std::this_thread::get_id();
 }
 
 RecordedWork EmulatedStream::EndRecording() {
+  MutexLock lock(&all_.mutex_);
   STRATA_CHECK(recording_);
   recording_ = false;
   return std::exchange(recorded_, {});
@@ -78,12 +85,18 @@ EmulatedStream* Streams::Make() {
 }
 
 void Streams::Finish(const EmulatedEvent& event) {
+  MutexLock lock(&mutex_);
   if (event.recorded != 0) {
     event.stream->DoUntil(event, event.recorded);
   }
 }
 
 void Streams::FinishAll() {
+  MutexLock lock(&mutex_);
+  DoAll();
+}
+
+void Streams::DoAll() {
   for (const auto& stream : streams_) {
     stream->DoAll();
   }
@@ -91,7 +104,7 @@ void Streams::FinishAll() {
 
 void Streams::DoSome() {
   if (order_ == 0) {
-    FinishAll();
+    DoAll();
     return;
   }
   constexpr uint32_t kMostAtOnce = 4;

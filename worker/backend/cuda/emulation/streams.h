@@ -9,7 +9,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
+
+#include "common/mutex.h"
 
 namespace strata::cuda_emulation {
 
@@ -25,7 +28,7 @@ struct EmulatedEvent {
 // What was put on a stream while it was recorded.
 using RecordedWork = std::vector<std::function<void()>>;
 
-// Made by Streams. One thread at a time.
+// Made by Streams. Any thread.
 class EmulatedStream {
  public:
   void Put(std::function<void()> work);
@@ -33,7 +36,8 @@ class EmulatedStream {
   // What is put on it from now on is done after the event, as it was recorded last.
   void WaitFor(const EmulatedEvent& event);
 
-  // From now on what is put on it is recorded instead, and no event may be.
+  // From now on what is put on it is recorded instead, and no event may be. What another thread
+  // put there would be recorded too: it ends the process.
   void BeginRecording();
   RecordedWork EndRecording();
 
@@ -56,6 +60,7 @@ class EmulatedStream {
   class Streams& all_;
   std::deque<Item> items_;
   bool recording_ = false;
+  std::thread::id recorder_;
   RecordedWork recorded_;
 };
 
@@ -75,8 +80,10 @@ class Streams {
   friend class EmulatedStream;
   // After something was put on a stream.
   void DoSome();
+  void DoAll();
 
   const uint64_t order_;
+  Mutex mutex_;  // Of all streams. Held while work is done, which puts nothing on a stream.
   uint64_t random_;
   std::vector<std::unique_ptr<EmulatedStream>> streams_;
 };

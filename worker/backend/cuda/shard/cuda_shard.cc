@@ -7,8 +7,8 @@
 
 namespace strata::cuda {
 
-CudaShard::CudaShard(const StageSpec& spec, DeviceWeights weights, Transfers transfers,
-                     std::shared_ptr<Device> device)
+CudaShard::CudaShard(const StageSpec& spec, DeviceWeights weights,
+                     std::unique_ptr<Transfers> transfers, std::shared_ptr<Device> device)
     : spec_(spec),
       calls_(&spec_),
       device_(std::move(device)),
@@ -21,7 +21,7 @@ CudaShard::CudaShard(const StageSpec& spec, DeviceWeights weights, Transfers tra
 
 absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& spec,
                                                              DeviceWeights weights,
-                                                             Transfers transfers,
+                                                             std::unique_ptr<Transfers> transfers,
                                                              std::shared_ptr<Device> device) {
   std::unique_ptr<CudaShard> shard(
       new CudaShard(spec, std::move(weights), std::move(transfers), std::move(device)));
@@ -30,7 +30,8 @@ absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& sp
   RETURN_IF_ERROR(shard->batch_.Allocate(on, spec, shard->calls_.groups()));
   RETURN_IF_ERROR(shard->rotary_.Allocate(on, spec.rotary.size_bytes(), "rotary tables"));
   RETURN_IF_ERROR(
-      shard->transfers_.In(shard->rotary_.as(), spec.rotary.data(), spec.rotary.size_bytes()));
+      shard->transfers_->In(shard->rotary_.as(), spec.rotary.data(), spec.rotary.size_bytes()));
+  RETURN_IF_ERROR(shard->transfers_->EndLoading());
   shard->spec_.rotary = {};  // The caller's.
   RETURN_IF_ERROR(shard->kv_.Allocate(on, spec));
   return shard;
@@ -68,7 +69,7 @@ absl::Status CudaShard::Begin(const Batch& batch) {
   batch_.Clear();
   RETURN_IF_ERROR(calls_.Begin(batch));
   launches_.PutOff(batch.rows <= kFewRows);
-  return batch_.Begin(&transfers_, batch);
+  return batch_.Begin(transfers_.get(), batch);
 }
 
 absl::Status CudaShard::Embed() {
@@ -77,7 +78,7 @@ absl::Status CudaShard::Embed() {
   if (ids.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(batch_.TakeIds(&transfers_));
+  RETURN_IF_ERROR(batch_.TakeIds(transfers_.get()));
   return launches_.Add({.kind = StepCall::Kind::kEmbed});
 }
 
@@ -98,8 +99,8 @@ absl::Status CudaShard::EmbedInputs(std::span<const uint32_t> rows, std::span<co
   for (size_t i = 0; i < rows.size(); ++i) {
     std::transform(values.begin() + i * hidden, values.begin() + (i + 1) * hidden, scaled.begin(),
                    [scale](float x) { return scale == 1 ? x : x * scale; });
-    RETURN_IF_ERROR(transfers_.In(scratch_.residual() + rows[i] * scratch_.sizes().hidden,
-                                  scaled.data(), hidden * sizeof(float)));
+    RETURN_IF_ERROR(transfers_->In(scratch_.residual() + rows[i] * scratch_.sizes().hidden,
+                                   scaled.data(), hidden * sizeof(float)));
   }
   return absl::OkStatus();
 }
@@ -113,8 +114,8 @@ absl::Status CudaShard::SetResidual(std::span<const float> values) {
   const size_t rows = stride == hidden ? 1 : batch_.rows();
   const size_t floats = stride == hidden ? values.size() : hidden;
   for (size_t row = 0; row < rows; ++row) {
-    RETURN_IF_ERROR(transfers_.In(scratch_.residual() + row * stride, values.data() + row * hidden,
-                                  floats * sizeof(float)));
+    RETURN_IF_ERROR(transfers_->In(scratch_.residual() + row * stride, values.data() + row * hidden,
+                                   floats * sizeof(float)));
   }
   return absl::OkStatus();
 }
@@ -127,8 +128,8 @@ absl::Status CudaShard::ReadResidual(std::span<float> out) {
   const size_t rows = stride == hidden ? 1 : batch_.rows();
   const size_t floats = stride == hidden ? out.size() : hidden;
   for (size_t row = 0; row < rows; ++row) {
-    RETURN_IF_ERROR(transfers_.Out(out.data() + row * hidden, scratch_.residual() + row * stride,
-                                   floats * sizeof(float)));
+    RETURN_IF_ERROR(transfers_->Out(out.data() + row * hidden, scratch_.residual() + row * stride,
+                                    floats * sizeof(float)));
   }
   return device_->LaunchStatus();
 }
@@ -140,7 +141,7 @@ absl::Status CudaShard::Head(std::span<const uint32_t> rows) {
   if (head_rows_ == 0) {
     return Flush();
   }
-  RETURN_IF_ERROR(batch_.Take(&transfers_, rows));
+  RETURN_IF_ERROR(batch_.Take(transfers_.get(), rows));
   return launches_.Add({.kind = StepCall::Kind::kHead});
 }
 
@@ -188,7 +189,7 @@ absl::Status CudaShard::ReadLargest(std::span<RowLargest> out) {
   RETURN_IF_ERROR(Flush());
   std::vector<RowChoice> choices(head_rows_);
   RETURN_IF_ERROR(
-      transfers_.Out(choices.data(), scratch_.choices(), choices.size() * sizeof(RowChoice)));
+      transfers_->Out(choices.data(), scratch_.choices(), choices.size() * sizeof(RowChoice)));
   std::transform(choices.begin(), choices.end(), out.begin(), [](const RowChoice& choice) {
     return RowLargest{.token_id = choice.id, .usable = choice.usable != 0};
   });
@@ -204,7 +205,7 @@ absl::Status CudaShard::ReadLogits(std::span<float> out) {
     RETURN_IF_ERROR(launches_.Add({.kind = StepCall::Kind::kLogits}));
   }
   RETURN_IF_ERROR(Flush());
-  RETURN_IF_ERROR(transfers_.Out(out.data(), scratch_.logits(), out.size_bytes()));
+  RETURN_IF_ERROR(transfers_->Out(out.data(), scratch_.logits(), out.size_bytes()));
   return device_->LaunchStatus();
 }
 
@@ -216,14 +217,14 @@ absl::Status CudaShard::ReadManyLogits(std::span<float> out) {
   const auto half_of = [&](uint32_t first) { return first / kHalf % 2; };
   const auto compute = [&](uint32_t first) {
     ComputeLogits(first, rows_from(first), scratch_.logits() + half_of(first) * kHalf * vocab);
-    return transfers_.Mark(&computed_[half_of(first)]);
+    return transfers_->Mark(&computed_[half_of(first)]);
   };
   RETURN_IF_ERROR(compute(0));
   for (uint32_t first = 0; first < head_rows_; first += kHalf) {
     if (first + kHalf < head_rows_) {
       RETURN_IF_ERROR(compute(first + kHalf));  // Where what was there has been read.
     }
-    RETURN_IF_ERROR(transfers_.Out(
+    RETURN_IF_ERROR(transfers_->Out(
         out.data() + first * vocab, scratch_.logits() + half_of(first) * kHalf * vocab,
         rows_from(first) * vocab * sizeof(float), &computed_[half_of(first)]));
   }

@@ -32,7 +32,7 @@ class CudaShard : public Shard {
   // supported.
   static absl::StatusOr<std::unique_ptr<CudaShard>> Create(const StageSpec& spec,
                                                            DeviceWeights weights,
-                                                           Transfers transfers,
+                                                           std::unique_ptr<Transfers> transfers,
                                                            std::shared_ptr<Device> device);
 
   absl::Status Begin(const Batch& batch) override;
@@ -53,7 +53,7 @@ class CudaShard : public Shard {
   uint64_t StepReadBytes() const override { return weights_.step_read_bytes(); }
 
  private:
-  CudaShard(const StageSpec& spec, DeviceWeights weights, Transfers transfers,
+  CudaShard(const StageSpec& spec, DeviceWeights weights, std::unique_ptr<Transfers> transfers,
             std::shared_ptr<Device> device);
 
   // What a call launches, on rows that are there.
@@ -95,7 +95,7 @@ class CudaShard : public Shard {
   const ShardCalls calls_;
   const std::shared_ptr<Device> device_;
   const Stream stream_;
-  Transfers transfers_;
+  const std::unique_ptr<Transfers> transfers_;
   DeviceWeights weights_;
   DeviceScratch scratch_;
   DeviceBuffer rotary_;  // See RopesOf.

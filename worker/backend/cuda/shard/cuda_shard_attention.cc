@@ -31,7 +31,7 @@ absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t
 }
 
 absl::Status CudaShard::KeepRows(std::span<const uint32_t> rows) {
-  RETURN_IF_ERROR(batch_.Keep(&transfers_, rows));
+  RETURN_IF_ERROR(batch_.Keep(transfers_.get(), rows));
   const RowSizes& sizes = scratch_.sizes();
   const auto keep = [&](float* x, size_t width) {
     if (width > 0 && !rows.empty()) {

@@ -18,8 +18,25 @@ absl::Status MakeEvent(Device* device, OwnedEvent* event) {
 
 }  // namespace
 
+Transfers::~Transfers() {
+  if (loading_) {
+    (void)EndLoading();  // So that no copy is left of what is freed.
+  }
+}
+
+absl::Status Transfers::EndLoading() {
+  loading_ = false;
+  for (const Piece& piece : in_) {
+    if (piece.used > 0) {
+      RETURN_IF_ERROR(device_->Finish(piece.copied.get()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Transfers::Allocate(Device* device) {
   device_ = device;
+  loading_ = true;
   ASSIGN_OR_RETURN(uint8_t * data, device->AllocatePinned(2 * kPinnedPieces * kPinnedPieceBytes));
   memory_ = PinnedMemory(device, data);
   for (auto* const pieces : {&in_, &out_}) {
@@ -33,6 +50,7 @@ absl::Status Transfers::Allocate(Device* device) {
 }
 
 absl::Status Transfers::In(void* to, const void* from, uint64_t bytes) {
+  const Stream stream = loading_ ? device_->copies() : device_->stream();
   const auto* source = static_cast<const uint8_t*>(from);
   auto* target = static_cast<uint8_t*>(to);
   while (bytes > 0) {
@@ -48,8 +66,8 @@ absl::Status Transfers::In(void* to, const void* from, uint64_t bytes) {
     uint8_t* const held = piece->data + piece->used;
     piece->used += (count + kAlignment - 1) / kAlignment * kAlignment;
     std::memcpy(held, source, count);
-    RETURN_IF_ERROR(device_->CopyIn(device_->stream(), target, held, count));
-    RETURN_IF_ERROR(device_->Record(piece->copied.get(), device_->stream()));
+    RETURN_IF_ERROR(device_->CopyIn(stream, target, held, count));
+    RETURN_IF_ERROR(device_->Record(piece->copied.get(), stream));
     source += count;
     target += count;
     bytes -= count;

@@ -15,7 +15,15 @@ namespace strata::cuda {
 // One thread at a time. The device outlives it.
 class Transfers {
  public:
+  Transfers() = default;
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  // A stage may be loaded while another one computes, and has its launches recorded: until
+  // EndLoading, which waits, copies to the device go on the stream of copies.
   absl::Status Allocate(Device* device);
+  absl::Status EndLoading();
 
   // To the device, behind what is on the stream of kernels. `from` may be used again when it
   // returns, which is before the copy is done.
@@ -38,6 +46,7 @@ class Transfers {
   absl::Status StartOut(Stream stream, const uint8_t* from, uint64_t bytes, Piece* piece);
 
   Device* device_ = nullptr;
+  bool loading_ = false;
   PinnedMemory memory_;
   std::array<Piece, kPinnedPieces> in_;
   std::array<Piece, kPinnedPieces> out_;
