@@ -170,7 +170,9 @@ class CudaDevice : public Device {
       return absl::OkStatus();
     }
     (void)cudaGetLastError();
-    const cudaError_t now = cudaStreamQuery(stream_);
+    // Of the stream of which launches are never recorded: asking that of the other ends a
+    // recording.
+    const cudaError_t now = cudaStreamQuery(copies_);
     if (now == cudaSuccess || now == cudaErrorNotReady) {
       return Error(absl::StatusCode::kInternal, "DEVICE_CALL_FAILED", Text(error, what));
     }
