@@ -148,9 +148,35 @@ def test_what_cannot_be_held_to_is_refused_by_name(cluster):
                           ({"tool_choice": {"type": "function", "function": {"name": "weather"}}},
                            "tool_choice"),
                           ({"tools": [{"type": "function"}]}, "tools[0].function"),
-                          ({"max_thinking_tokens": 3}, "thought_budget_tokens")):
+                          ({"max_thinking_tokens": 2 << 20}, "max_thinking_tokens")):
         status, _, answer = request(cluster, "POST", "/v1/chat/completions", chat("call", **fields))
         assert (status, answer["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 6])
+def test_a_budget_ends_the_thought_and_what_follows_is_held(cluster, budget):
+    opened = [*QUESTION, {"role": "assistant", "content": "<think>"}]
+    body = {"messages": opened, "continue_final_message": True, "temperature": 1, "seed": 3, "max_tokens": 60,
+            "max_thinking_tokens": budget, "logit_bias": {str(id): -100 for id in IDS.values()}}
+    for fields in ({}, {"guided_choice": ["yes", "no"]}, {"guided_json": {"type": "boolean"}}):
+        answer = post(cluster, "/v1/chat/completions", body | fields)
+        choice = answer["choices"][0]
+        thought = answer["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        assert budget <= thought <= budget + 10, answer  # And its end, which is several tokens.
+        assert "</think>" not in choice["message"]["content"]
+        if fields:
+            assert choice["message"]["content"] in ("yes", "no", "true", "false"), answer
+            assert choice["finish_reason"] == "stop"
+
+
+def test_a_thought_of_an_answers_own_comes_before_what_is_held(cluster):
+    body = {"messages": QUESTION, "temperature": 1, "max_tokens": 200, "guided_choice": ["yes", "no"], "max_thinking_tokens": 5}
+    contents = set()
+    for seed in range(8):
+        choice = post(cluster, "/v1/chat/completions", body | {"seed": seed})["choices"][0]
+        contents.add(choice["message"]["content"])
+        assert choice["finish_reason"] == "stop"
+    assert contents <= {"yes", "no"}
 
 
 def test_a_missing_model_or_dummy_is_the_one_that_is_loaded(cluster):

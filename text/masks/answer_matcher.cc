@@ -1,5 +1,6 @@
 #include "text/masks/answer_matcher.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,12 +10,25 @@
 namespace strata {
 namespace {
 
+// Models write a line end or two behind a thought.
+constexpr size_t kMostBlankTokens = 4;
+
 absl::Status NotOfTheMask(uint32_t token) {
   return Error(absl::StatusCode::kInternal, "MASK_FAILED",
                absl::StrCat("token ", token, " came, which the constraint does not admit there"));
 }
 
 }  // namespace
+
+std::vector<uint32_t> BlankTokens(const std::vector<std::string>& tokens) {
+  std::vector<uint32_t> blanks;
+  for (uint32_t id = 0; id < tokens.size(); ++id) {
+    if (!tokens[id].empty() && tokens[id].find_first_not_of(" \t\r\n") == std::string::npos) {
+      blanks.push_back(id);
+    }
+  }
+  return blanks;
+}
 
 AnswerMatcher::AnswerMatcher(std::shared_ptr<const AnswerPlan> plan,
                              std::unique_ptr<TokenMatcher> text)
@@ -90,6 +104,14 @@ absl::StatusOr<AnswerMask> AnswerMatcher::Next() {
       }
       return mask;
     }
+    case Phase::kBehind: {
+      ASSIGN_OR_RETURN(AnswerMask mask, NextOfText());
+      for (const uint32_t blank : plan_->blanks) {
+        mask.words[blank / 32] |= uint32_t{1} << (blank % 32);
+      }
+      mask.complete = mask.complete && plan_->blanks.empty();
+      return mask;
+    }
     case Phase::kThought:
       break;
   }
@@ -146,6 +168,8 @@ absl::Status AnswerMatcher::Take(uint32_t token) {
     case Phase::kThought:
       TakeThought(token);
       return absl::OkStatus();
+    case Phase::kBehind:
+      return TakeBehind(token);
     case Phase::kClosing:
       break;
   }
@@ -153,7 +177,7 @@ absl::Status AnswerMatcher::Take(uint32_t token) {
     return NotOfTheMask(token);
   }
   if (++at_ == rule.thought->close_ids.size()) {
-    phase_ = Phase::kText;
+    EndThought();
   }
   return absl::OkStatus();
 }
@@ -178,6 +202,27 @@ absl::Status AnswerMatcher::TakeOpening(uint32_t token) {
   return at_ > 0 && text_ != nullptr ? NotOfTheMask(token) : TakeText(token);
 }
 
+void AnswerMatcher::EndThought() {
+  phase_ = text_ == nullptr ? Phase::kText : Phase::kBehind;
+  at_ = 0;
+}
+
+// What the text may begin with is its own.
+absl::Status AnswerMatcher::TakeBehind(uint32_t token) {
+  ASSIGN_OR_RETURN(const bool accepted, text_->Accept(static_cast<int32_t>(token)));
+  if (accepted) {
+    phase_ = Phase::kText;
+    return absl::OkStatus();
+  }
+  if (!std::binary_search(plan_->blanks.begin(), plan_->blanks.end(), token)) {
+    return NotOfTheMask(token);
+  }
+  if (++at_ == kMostBlankTokens) {
+    phase_ = Phase::kText;
+  }
+  return absl::OkStatus();
+}
+
 void AnswerMatcher::BeginThought() {
   const bool over = plan_->rule.thought->budget_tokens == 0u;
   phase_ = over ? Phase::kClosing : Phase::kThought;
@@ -193,7 +238,7 @@ void AnswerMatcher::TakeThought(uint32_t token) {
     ended = plan_->thought_end->Ended(end_state_);
   }
   if (ended) {
-    phase_ = Phase::kText;
+    EndThought();
   } else if (thought_tokens_ == thought.budget_tokens) {
     phase_ = Phase::kClosing;
     at_ = 0;

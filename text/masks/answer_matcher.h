@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,8 @@ struct AnswerPlan {
   std::shared_ptr<const MaskVocabulary> vocabulary;
   std::shared_ptr<const CompiledGrammar> grammar;  // Null: any text.
   std::shared_ptr<const ThoughtEnd> thought_end;   // Null where a special token is the end.
+  // Tokens that are white space alone, some of which may come between thought and text.
+  std::vector<uint32_t> blanks;
 };
 
 struct AnswerMask {
@@ -31,6 +34,9 @@ struct AnswerMask {
   // None may come but those that end the answer.
   bool complete = false;
 };
+
+// Those of `tokens` that are blanks, tabs and line ends alone.
+std::vector<uint32_t> BlankTokens(const std::vector<std::string>& tokens);
 
 // One thread at a time.
 class AnswerMatcher {
@@ -50,6 +56,7 @@ class AnswerMatcher {
     kOpening,  // A thought may begin: `at_` of its first tokens came.
     kThought,
     kClosing,  // Its end is forced: `at_` of its tokens came.
+    kBehind,   // The thought has ended: `at_` tokens of blanks came.
     kText,
   };
 
@@ -60,6 +67,8 @@ class AnswerMatcher {
   absl::StatusOr<AnswerMask> NextOfText();
   absl::Status TakeText(uint32_t token);
   absl::Status TakeOpening(uint32_t token);
+  absl::Status TakeBehind(uint32_t token);
+  void EndThought();
   void TakeThought(uint32_t token);
   void BeginThought();
   void Clear(uint32_t token, std::vector<uint32_t>* words) const;

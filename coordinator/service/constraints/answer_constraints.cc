@@ -100,10 +100,10 @@ class CompiledConstraints final : public AnswerConstraints {
 
 // What a grammar is known by before it is read.
 std::string SourceOf(const ModelRuntime& model, const AnswerWanted& wanted) {
-  return Sha256Hex(absl::StrCat(
-      model.weights_digest(), "/", model.name, "/", wanted.rule.thought.has_value() ? 1 : 0, "/",
-      wanted.constraint.has_value() ? wanted.constraint->SerializeAsString() : "", "/",
-      wanted.rule.ebnf));
+  return Sha256Hex(
+      absl::StrCat(model.weights_digest(), "/", model.name, "/",
+                   wanted.constraint.has_value() ? wanted.constraint->SerializeAsString() : "", "/",
+                   wanted.rule.ebnf));
 }
 
 absl::StatusOr<std::shared_ptr<const MaskVocabulary>> CompiledConstraints::TokensOf(
@@ -174,8 +174,7 @@ absl::StatusOr<std::shared_ptr<const AnswerPlan>> CompiledConstraints::Compile(
     if (plan->grammar == nullptr) {
       if (wanted.constraint.has_value()) {
         ASSIGN_OR_RETURN(plan->rule.ebnf,
-                         EbnfOfConstraint(*wanted.constraint, options_.max_source_bytes,
-                                          plan->rule.thought.has_value()));
+                         EbnfOfConstraint(*wanted.constraint, options_.max_source_bytes));
       }
       ASSIGN_OR_RETURN(plan->grammar, compiler_.Compile(plan->rule.ebnf, plan->vocabulary));
       const MutexLock lock(&mutex_);
@@ -186,6 +185,9 @@ absl::StatusOr<std::shared_ptr<const AnswerPlan>> CompiledConstraints::Compile(
     }
   }
   plan->rule.ebnf.clear();
+  if (plan->rule.thought.has_value()) {
+    plan->blanks = BlankTokens(plan->vocabulary->tokens);
+  }
   if (plan->rule.thought.has_value() && !plan->rule.thought->close_token.has_value()) {
     plan->thought_end = EndOf(*model, plan->rule.thought->close, *plan->vocabulary);
   }

@@ -4,14 +4,10 @@
 #include <vector>
 
 #include "common/status.h"
-#include "text/grammar/char_set.h"
 #include "text/grammar/constraint.h"
 
 namespace strata {
 namespace {
-
-// Models write a line end or two behind a thought.
-constexpr size_t kMostBlanksBefore = 8;
 
 absl::Status BadConstraint(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FIELD", what).Fact("field", "constraint");
@@ -64,19 +60,10 @@ absl::Status CheckConstraint(const v1::Constraint& constraint, size_t max_source
 }
 
 absl::StatusOr<std::string> EbnfOfConstraint(const v1::Constraint& constraint,
-                                             size_t max_source_bytes, bool blanks_before) {
+                                             size_t max_source_bytes) {
   GrammarLimits limits;
   limits.max_source_bytes = max_source_bytes;
   ASSIGN_OR_RETURN(Grammar grammar, GrammarOf(constraint, limits));
-  if (blanks_before) {
-    const size_t root = grammar.AddRule("behind_thought");
-    GrammarExpr blanks =
-        GrammarExpr::Repeat(GrammarExpr::Class(CharSet({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}})),
-                            0, kMostBlanksBefore);
-    grammar.SetBody(root,
-                    GrammarExpr::Sequence({std::move(blanks), GrammarExpr::Rule(grammar.root())}));
-    grammar.set_root(root);
-  }
   grammar = grammar.Pruned();
   if (grammar.IsEmpty()) {
     return Error(absl::StatusCode::kInvalidArgument, "SCHEMA_ADMITS_NOTHING",

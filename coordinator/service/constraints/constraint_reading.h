@@ -14,11 +14,10 @@ namespace strata {
 // What is seen at a glance: BAD_FIELD (no kind, or json_object false), CONSTRAINT_TOO_LONG.
 absl::Status CheckConstraint(const v1::Constraint& constraint, size_t max_source_bytes);
 
-// Its grammar as EBNF (EbnfOf). Behind a thought blanks may come before it (`blanks_before`).
-// Errors are those of text/grammar/constraint.h. The work is bounded by counts; it may be a
-// second's.
+// Its grammar as EBNF (EbnfOf). Errors are those of text/grammar/constraint.h. The work is bounded
+// by counts; it may be a second's.
 absl::StatusOr<std::string> EbnfOfConstraint(const v1::Constraint& constraint,
-                                             size_t max_source_bytes, bool blanks_before);
+                                             size_t max_source_bytes);
 
 }  // namespace strata
 

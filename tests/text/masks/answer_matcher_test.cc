@@ -44,10 +44,13 @@ std::shared_ptr<const MaskVocabulary> Vocabulary() {
   return made;
 }
 
-std::unique_ptr<AnswerMatcher> Matcher(const AnswerRule& rule) {
+std::unique_ptr<AnswerMatcher> Matcher(const AnswerRule& rule, bool blanks = false) {
   auto plan = std::make_shared<AnswerPlan>();
   plan->rule = rule;
   plan->vocabulary = Vocabulary();
+  if (blanks) {
+    plan->blanks = BlankTokens(Tokens());
+  }
   if (!rule.ebnf.empty()) {
     plan->grammar = *CompiledGrammar::Compile(rule.ebnf, plan->vocabulary->compiled);
   }
@@ -158,6 +161,19 @@ TEST(AnswerMatcher, AThoughtEndsAtATokenOnly) {
   auto matcher = Matcher({.ebnf = "root ::= \"a\"", .thought = Spelled()});
   TakeAll(matcher.get(), {Id("</th")});
   EXPECT_FALSE(May(matcher.get(), Id("ink>\n")));
+}
+
+TEST(AnswerMatcher, SomeBlanksMayComeBehindAThought) {
+  auto matcher = Matcher({.ebnf = "root ::= \"a\"", .thought = Special()}, /*blanks=*/true);
+  TakeAll(matcher.get(), {Id("x"), kClose, Id("\n"), Id(" "), Id("\n")});
+  EXPECT_EQ(NextIds(matcher.get()), (Ids{Id(" "), Id("a"), Id("\n")}));
+  TakeAll(matcher.get(), {Id("\n")});
+  EXPECT_EQ(NextIds(matcher.get()), Ids{Id("a")});
+  // Not where there is no thought.
+  ThoughtRule rule = Special();
+  rule.opened = false;
+  auto says = Matcher({.ebnf = "root ::= \"a\"", .thought = rule}, /*blanks=*/true);
+  EXPECT_EQ(NextIds(says.get()), (Ids{Id("a"), kOpen}));
 }
 
 TEST(AnswerMatcher, ASpelledEndIsNoneWhereItIsASpecialToken) {

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kMost = size_t{256} << 10;
 
-bool Takes(const v1::Constraint& constraint, bool blanks, const std::string& text) {
-  const auto ebnf = EbnfOfConstraint(constraint, kMost, blanks);
+bool Takes(const v1::Constraint& constraint, const std::string& text) {
+  const auto ebnf = EbnfOfConstraint(constraint, kMost);
   EXPECT_TRUE(ebnf.ok()) << ebnf.status();
   // What may follow a value is a hint to what makes masks.
   const auto grammar =
@@ -27,36 +27,26 @@ bool Takes(const v1::Constraint& constraint, bool blanks, const std::string& tex
 TEST(ConstraintReading, EachKindBecomesAGrammar) {
   v1::Constraint schema;
   schema.set_json_schema(R"({"type": "object", "properties": {"a": {"type": "integer"}}})");
-  EXPECT_TRUE(Takes(schema, false, R"({"a": 1, "b": 2})"));
+  EXPECT_TRUE(Takes(schema, R"({"a": 1, "b": 2})"));
   schema.set_strict(true);
-  EXPECT_TRUE(Takes(schema, false, R"({"a": 1})"));
-  EXPECT_FALSE(Takes(schema, false, R"({"a": 1, "b": 2})"));
+  EXPECT_TRUE(Takes(schema, R"({"a": 1})"));
+  EXPECT_FALSE(Takes(schema, R"({"a": 1, "b": 2})"));
   v1::Constraint object;
   object.set_json_object(true);
-  EXPECT_TRUE(Takes(object, false, R"({"x": []})"));
-  EXPECT_FALSE(Takes(object, false, "1"));
+  EXPECT_TRUE(Takes(object, R"({"x": []})"));
+  EXPECT_FALSE(Takes(object, "1"));
   v1::Constraint regex;
   regex.set_regex("a+b");
-  EXPECT_TRUE(Takes(regex, false, "aab"));
-  EXPECT_FALSE(Takes(regex, false, "aabc"));
+  EXPECT_TRUE(Takes(regex, "aab"));
+  EXPECT_FALSE(Takes(regex, "aabc"));
   v1::Constraint choices;
   choices.mutable_choices()->add_texts("yes");
   choices.mutable_choices()->add_texts("no");
-  EXPECT_TRUE(Takes(choices, false, "no"));
-  EXPECT_FALSE(Takes(choices, false, "yesno"));
+  EXPECT_TRUE(Takes(choices, "no"));
+  EXPECT_FALSE(Takes(choices, "yesno"));
   v1::Constraint grammar;
   grammar.set_grammar("root ::= [0-9]{2} \"!\"");
-  EXPECT_TRUE(Takes(grammar, false, "42!"));
-}
-
-TEST(ConstraintReading, BlanksComeBehindAThoughtAlone) {
-  v1::Constraint regex;
-  regex.set_regex("ab");
-  EXPECT_FALSE(Takes(regex, false, "\n\nab"));
-  EXPECT_TRUE(Takes(regex, true, "\n\nab"));
-  EXPECT_TRUE(Takes(regex, true, "ab"));
-  EXPECT_FALSE(Takes(regex, true, "ab\n"));
-  EXPECT_FALSE(Takes(regex, true, std::string(9, ' ') + "ab"));
+  EXPECT_TRUE(Takes(grammar, "42!"));
 }
 
 TEST(ConstraintReading, WhatIsNoneIsRefused) {
@@ -70,9 +60,9 @@ TEST(ConstraintReading, WhatIsNoneIsRefused) {
   EXPECT_EQ(ReasonOf(CheckConstraint(choices, 19)), "CONSTRAINT_TOO_LONG");
   v1::Constraint nothing;
   nothing.set_json_schema("false");
-  EXPECT_EQ(ReasonOf(EbnfOfConstraint(nothing, kMost, false).status()), "SCHEMA_ADMITS_NOTHING");
+  EXPECT_EQ(ReasonOf(EbnfOfConstraint(nothing, kMost).status()), "SCHEMA_ADMITS_NOTHING");
   nothing.set_json_schema(R"({"type": "array", "uniqueItems": true, "items": {"type": "object"}})");
-  EXPECT_EQ(ReasonOf(EbnfOfConstraint(nothing, kMost, true).status()), "SCHEMA_UNSUPPORTED");
+  EXPECT_EQ(ReasonOf(EbnfOfConstraint(nothing, kMost).status()), "SCHEMA_UNSUPPORTED");
 }
 
 }  // namespace
