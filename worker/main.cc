@@ -1,6 +1,7 @@
 // strata-worker.
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "common/app/log.h"
@@ -18,7 +19,10 @@ const char* GetEnv(const char* name) { return std::getenv(name); }
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "strata-worker: %s\n", strata::Describe(status).c_str());
-  return absl::IsInvalidArgument(status) ? 2 : 1;
+  // What flags ask for, and is not here, is wrong use as what cannot be.
+  const std::string reason = strata::ReasonOf(status);
+  const bool absent = reason == "BACKEND_ABSENT" || reason == "DEVICE_ABSENT";
+  return absent || absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
 }  // namespace

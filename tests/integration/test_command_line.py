@@ -24,6 +24,11 @@ def test_help_version_and_wrong_use(binary):
     assert done.returncode == 2 and done.stderr
 
 
+def test_a_backend_that_this_build_or_machine_has_not_is_wrong_use(tmp_path):
+    done = run("strata-worker", "--backend", "mlx", "--coordinator", "127.0.0.1:1", "--data-dir", tmp_path)
+    assert done.returncode == 2 and "--backend cpu" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("binary", ["strata-coordinator", "strata-worker"])
 def test_the_documents_have_each_flag_with_its_default(binary):
     text = run(binary, "--help").stdout

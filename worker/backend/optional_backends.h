@@ -1,5 +1,6 @@
 // Backends that a build may lack: each is linked from its own folder, or from a file of
-// worker/backend/kinds that says it is absent (UNIMPLEMENTED, BACKEND_ABSENT).
+// worker/backend/kinds that says it is absent (UNIMPLEMENTED, BACKEND_ABSENT). Where the build has
+// it and the machine has no such device, or no driver: UNIMPLEMENTED (DEVICE_ABSENT).
 #ifndef STRATA_WORKER_BACKEND_OPTIONAL_BACKENDS_H_
 #define STRATA_WORKER_BACKEND_OPTIONAL_BACKENDS_H_
 
@@ -9,6 +10,9 @@
 #include "worker/backend/backend.h"
 
 namespace strata {
+
+inline constexpr char kBackendAbsent[] = "BACKEND_ABSENT";
+inline constexpr char kDeviceAbsent[] = "DEVICE_ABSENT";
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
 absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options);

@@ -5,7 +5,7 @@
 namespace strata {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options) {
-  return Error(absl::StatusCode::kUnimplemented, "BACKEND_ABSENT", "this build has no CUDA backend")
+  return Error(absl::StatusCode::kUnimplemented, kBackendAbsent, "this build has no CUDA backend")
       .Hint("install a build made on a machine with the CUDA Toolkit, or use --backend cpu");
 }
 

@@ -27,6 +27,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
       if (backend.ok() || !absl::IsUnimplemented(backend.status())) {
         return backend;
       }
+      if (ReasonOf(backend.status()) == kDeviceAbsent && options.any.warning_log) {
+        options.any.warning_log(
+            absl::StrCat("the CPU computes: ", backend.status().message(), " (--backend auto)"));
+      }
     }
     return MakeCpuBackend(options.cpu, options.any);
   }

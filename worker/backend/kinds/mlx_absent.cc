@@ -5,7 +5,7 @@
 namespace strata {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options) {
-  return Error(absl::StatusCode::kUnimplemented, "BACKEND_ABSENT", "this build has no MLX backend")
+  return Error(absl::StatusCode::kUnimplemented, kBackendAbsent, "this build has no MLX backend")
       .Hint("install a build made on a machine with MLX, or use --backend cpu");
 }
 

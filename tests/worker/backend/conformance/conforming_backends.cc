@@ -12,7 +12,8 @@ const std::vector<BackendKind>& ConformingBackends() {
   static const std::vector<BackendKind> kKinds = [] {
     std::vector<BackendKind> kinds = AllKinds();
     std::erase_if(kinds, [](const BackendKind& kind) {
-      return ReasonOf(kind.make().status()) == "BACKEND_ABSENT";
+      const std::string reason = ReasonOf(kind.make().status());
+      return reason == "BACKEND_ABSENT" || reason == "DEVICE_ABSENT";
     });
     return kinds;
   }();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "worker/backend/optional_backends.h"
 #include "worker/backend/shard.h"
 
 namespace strata::cuda {
@@ -30,7 +31,7 @@ absl::Status OpenStatus(cudaError_t error, const std::string& what) {
 
 // There is none to use: the build has the backend, the machine lacks what it needs.
 absl::Status Absent(const std::string& why) {
-  return Error(absl::StatusCode::kUnimplemented, "BACKEND_ABSENT",
+  return Error(absl::StatusCode::kUnimplemented, kDeviceAbsent,
                absl::StrCat("no GPU can be used: ", why))
       .Hint("install NVIDIA's driver (nvidia-smi lists the GPUs), or use --backend cpu");
 }

@@ -9,7 +9,7 @@
 
 namespace strata::cuda {
 
-// The first GPU that CUDA_VISIBLE_DEVICES lets the process see. UNIMPLEMENTED (BACKEND_ABSENT)
+// The first GPU that CUDA_VISIBLE_DEVICES lets the process see. UNIMPLEMENTED (DEVICE_ABSENT)
 // where the machine has none, or no driver.
 absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice();
 
