@@ -1,10 +1,10 @@
 // Products of experts' rows, of which the device alone knows how many each has.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include "tests/worker/backend/random_panels.h"
