@@ -170,6 +170,7 @@ absl::StatusOr<std::shared_ptr<const OfferedTools>> OfferedTools::Parse(
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string place = "tools[" + std::to_string(i) + "]";
     ASSIGN_OR_RETURN(const Json tool, ParseOrderedJson(tools[i], place));
+    offered->source_.append(tools[i]).append("\n");
     const Json* type = Member(tool, "type");
     if (type != nullptr && *type != "function") {
       return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",

@@ -55,11 +55,14 @@ class OfferedTools {
 
   // In the order in which they were offered.
   const std::vector<OfferedTool>& tools() const { return tools_; }
+  // What they were read from.
+  const std::string& source() const { return source_; }
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
   // Null: there is no such tool.
   const ParameterTypes* Find(std::string_view name) const;
 
  private:
+  std::string source_;
   std::vector<OfferedTool> tools_;
   std::map<std::string, size_t, std::less<>> by_name_;
 };

@@ -20,6 +20,11 @@ bool IsSpecial(const Tokenizer& tokenizer, uint32_t id) {
          !tokenizer.Decode(ids, /*skip_special_tokens=*/false).empty();
 }
 
+absl::Status BadChoice(const std::string& wanted) {
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_FIELD", "tool_choice must be " + wanted)
+      .Fact("field", "tool_choice");
+}
+
 absl::Status NoTools(const ModelRuntime& model, const std::string& why, const std::string& hint) {
   return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",
                "model '" + model.name + "' cannot be given tools: " + why)
@@ -43,16 +48,24 @@ absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRu
     }
   }
   const std::string& choice = chat.tool_choice();
-  // Here a choice that has to be met will become a constraint of the request.
-  if (!choice.empty() && choice != "auto" && choice != "none") {
-    return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",
-                 "tool_choice is not supported yet but for \"auto\" and \"none\": no answer can be "
-                 "held to a call")
-        .Fact("field", "tool_choice")
-        .Hint("leave it out, and say in a message that the tool is to be called");
+  if (!choice.empty() && choice != "auto" && choice != "none" && choice != "required" &&
+      choice != "tool") {
+    return BadChoice("\"auto\", \"none\", \"required\" or \"tool\"");
   }
+  if ((choice == "tool") != !chat.tool_name().empty()) {
+    return BadChoice("\"tool\" where a tool is named, and there alone");
+  }
+  answer.must_call = choice == "required" || choice == "tool";
+  if (answer.must_call && chat.tools().empty()) {
+    return BadChoice("left out, \"auto\" or \"none\" where there are no tools");
+  }
+  answer.only = chat.tool_name();
+  answer.one_call = answer.one_call || choice == "tool";
   if (chat.tools_size() > 0) {
     ASSIGN_OR_RETURN(auto offered, OfferedTools::Parse({chat.tools().begin(), chat.tools().end()}));
+    if (!answer.only.empty() && !offered->Has(answer.only)) {
+      return BadChoice("one of the tools; there is none of that name");
+    }
     if (choice != "none") {
       if (model.manifest->chat_template.find("tools") == std::string::npos) {
         return NoTools(model, "its chat template does not show any",
@@ -64,6 +77,22 @@ absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRu
   prompt = prompt.substr(0, BlanksAtEnd(prompt));
   answer.prompt_end = prompt.substr(prompt.size() - std::min(prompt.size(), kPromptEndBytes));
   return answer;
+}
+
+absl::StatusOr<const ToolFormat*> ToolFormatOf(const ModelRuntime& model,
+                                               const v1::LoadOptions& options) {
+  ASSIGN_OR_RETURN(const ToolFormat* const format,
+                   ChooseToolFormat(options.tool_format(), model.manifest->chat_template));
+  if (format == nullptr) {
+    return NoTools(model, "how it writes calls is not known",
+                   "load it with --tool-format and the name of its format");
+  }
+  return format;
+}
+
+std::optional<uint32_t> SpecialTokenOf(const Tokenizer& tokenizer, std::string_view name) {
+  const auto id = tokenizer.TokenToId(name);
+  return id.has_value() && IsSpecial(tokenizer, *id) ? id : std::nullopt;
 }
 
 absl::Status CheckAnswerFormats(const v1::LoadOptions& options) {
@@ -80,11 +109,7 @@ absl::StatusOr<std::unique_ptr<ChatReader>> ChatReader::Make(const ModelRuntime&
   ASSIGN_OR_RETURN(reading.thoughts,
                    ChooseThoughtFormat(options.reasoning_format(), chat_template));
   if (answer.offered != nullptr) {
-    ASSIGN_OR_RETURN(reading.tools, ChooseToolFormat(options.tool_format(), chat_template));
-    if (reading.tools == nullptr) {
-      return NoTools(model, "how it writes calls is not known",
-                     "load it with --tool-format and the name of its format");
-    }
+    ASSIGN_OR_RETURN(reading.tools, ToolFormatOf(model, options));
     reading.offered = answer.offered;
   }
   const Tokenizer* const tokenizer = model.tokenizer.get();
@@ -94,8 +119,7 @@ absl::StatusOr<std::unique_ptr<ChatReader>> ChatReader::Make(const ModelRuntime&
   reading.one_call = answer.one_call;
   reading.id_seed = std::move(id_seed);
   reading.is_special = [tokenizer](std::string_view text) {
-    const auto id = tokenizer->TokenToId(text);
-    return id.has_value() && IsSpecial(*tokenizer, *id);
+    return SpecialTokenOf(*tokenizer, text).has_value();
   };
   reading.in_thought = reading.thoughts != nullptr && !reading.thoughts->open.empty() &&
                        answer.prompt_end.ends_with(reading.thoughts->open);

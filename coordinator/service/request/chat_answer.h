@@ -17,12 +17,15 @@ namespace strata {
 
 class AnswerReader;
 class OfferedTools;
+struct ToolFormat;
 
 // What of a chat is needed once its prompt is made.
 struct ChatAnswer {
   std::shared_ptr<const OfferedTools> offered;  // Null: none may be called.
   bool one_call = false;
   std::optional<uint32_t> thought_budget_tokens;
+  bool must_call = false;  // No answer but calls.
+  std::string only;        // The one of the offered that may be called; "": any.
   std::string prompt_end;  // The last bytes of the prompt, white space behind them left out.
 };
 
@@ -30,6 +33,12 @@ struct ChatAnswer {
 // template shows none. `prompt` is what it made.
 absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRuntime& model,
                                         std::string_view prompt);
+
+// Its format of calls. INVALID_ARGUMENT (NOT_SUPPORTED): it is not known.
+absl::StatusOr<const ToolFormat*> ToolFormatOf(const ModelRuntime& model,
+                                               const v1::LoadOptions& options);
+// The special token that `name` is, which is no part of a text.
+std::optional<uint32_t> SpecialTokenOf(const Tokenizer& tokenizer, std::string_view name);
 
 // INVALID_ARGUMENT (BAD_FIELD): a format of tools or thoughts that there is not.
 absl::Status CheckAnswerFormats(const v1::LoadOptions& options);

@@ -1,0 +1,49 @@
+#include "coordinator/service/request/calls_wanted.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "text/call_grammar/call_grammar.h"
+
+namespace strata {
+
+std::string CallsWanted::Source() const {
+  return absl::StrCat(std::string(format->name), "/", only, "/", one_call ? 1 : 0,
+                      must_call ? 1 : 0, "/", offered->source());
+}
+
+absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& model,
+                                                         const v1::LoadOptions& options,
+                                                         const ChatAnswer& answer,
+                                                         bool has_constraint) {
+  if (answer.offered == nullptr) {
+    return std::nullopt;
+  }
+  const bool strict = std::ranges::any_of(answer.offered->tools(), &OfferedTool::strict);
+  if (!answer.must_call && !strict && !has_constraint) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(const ToolFormat* const format, ToolFormatOf(model, options));
+  return CallsWanted{.offered = answer.offered,
+                     .format = format,
+                     .only = answer.only,
+                     .one_call = answer.one_call,
+                     .must_call = answer.must_call};
+}
+
+absl::StatusOr<Grammar> GrammarOf(const CallsWanted& calls, const Tokenizer& tokenizer,
+                                  const Grammar* text, const GrammarLimits& limits) {
+  return GrammarOfCalls(
+      *calls.offered,
+      {.format = calls.format,
+       .only = calls.only,
+       .one_call = calls.one_call,
+       .may_be_text = !calls.must_call,
+       .text = text,
+       .special_token = [&](std::string_view name) { return SpecialTokenOf(tokenizer, name); },
+       .limits = limits});
+}
+
+}  // namespace strata
