@@ -1,0 +1,31 @@
+from common import ANSWER, MODEL, QUESTION, URL, Report, called, check_report, weather
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_openai import ChatOpenAI
+
+model = ChatOpenAI(model=MODEL, base_url=URL, api_key="none", temperature=0, max_retries=0)
+
+
+def streamed(bound, messages):
+    message = None
+    for piece in bound.stream(messages):
+        message = piece if message is None else message + piece
+    return message
+
+
+for ask in (lambda bound, messages: bound.invoke(messages), streamed):
+    for fields in ({}, {"tool_choice": "required"}, {"tool_choice": "weather", "strict": True}):
+        messages = [HumanMessage(QUESTION)]
+        message = ask(model.bind_tools([weather], **fields), messages)
+        (call,) = message.tool_calls
+        messages += [message, ToolMessage(weather(**call["args"]), tool_call_id=call["id"])]
+        assert ask(model.bind_tools([weather]), messages).content == ANSWER
+        called()
+for method in ("json_schema", "function_calling"):
+    structured = model.with_structured_output(Report, method=method)
+    check_report(structured.invoke(QUESTION))
+    *_, last = structured.stream(QUESTION)
+    check_report(last)
+agent = create_agent(model, tools=[weather])
+assert agent.invoke({"messages": [("user", QUESTION)]})["messages"][-1].content == ANSWER
+called()
