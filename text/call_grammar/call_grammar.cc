@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "text/call_grammar/call_writings.h"
 #include "text/call_grammar/markup_grammar.h"
+#include "text/call_grammar/python_arguments_grammar.h"
 #include "text/call_grammar/tagged_arguments_grammar.h"
 #include "text/grammar/schema_document.h"
 #include "text/grammar/schema_errors.h"
@@ -62,7 +63,7 @@ class CallGrammarWriter {
     const size_t root = grammar_.AddRule("root");
     grammar_.SetBody(root, std::move(answer));
     grammar_.set_root(root);
-    if (writing_.tagged()) grammar_.ForgetEndsOfValues();
+    if (writing_.tagged() || writing_.python) grammar_.ForgetEndsOfValues();
     RETURN_IF_ERROR(grammar_.CheckSize(options_.limits));
     Grammar pruned = grammar_.Pruned();
     if (pruned.IsEmpty()) {
@@ -98,7 +99,8 @@ class CallGrammarWriter {
       return c > 0x20 && c != 0x7F &&
              std::string_view("<>\"[]{}:").find(static_cast<char>(c)) == std::string_view::npos;
     });
-    if (!plain || name.find("｜") != std::string::npos) {
+    if (!plain || name.find("｜") != std::string::npos ||
+        (writing_.python && !IsPythonName(name))) {
       return ToolNotHeld(name, format_.name, "its name is no plain word");
     }
     return GrammarExpr::Literal(name);
@@ -114,6 +116,12 @@ class CallGrammarWriter {
     ASSIGN_OR_RETURN(const SchemaDocument document, SchemaDocument::Make(std::move(root)));
     const Goal goal({Condition::Kind::kHolds, &document.root()});
     SchemaReader reader(&document, tool.strict, &budget_);
+    if (writing_.python) {
+      SchemaGrammar writer(&reader, &grammar_, &budget_);
+      ASSIGN_OR_RETURN(GrammarExpr arguments, PythonArgumentsOf(tool, goal, format_.name, &writer));
+      RETURN_IF_ERROR(writer.Finish());
+      return arguments;
+    }
     if (!writing_.tagged()) {
       SchemaGrammar writer(&reader, &grammar_, &budget_);
       constexpr JsonType kObject[] = {JsonType::kObject};
@@ -147,7 +155,7 @@ class CallGrammarWriter {
                              absl::StrCat("the vocabulary lacks ", std::string(token)));
         }
       }
-      return options_.may_be_text ? HarmonyAnswer(std::move(section)) : std::move(section);
+      return HarmonyAnswer(std::move(section));
     }
     GrammarExpr lines =
         GrammarExpr::Repeat(GrammarExpr::Class(CharSet::Of('\n')), 0, kMaxLinesBefore);
@@ -184,23 +192,31 @@ class CallGrammarWriter {
     if (format_.bare) {
       const CharSet blanks({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}});
       const RegexPtr bare =
-          RegexConcat({RegexRepeat(RegexSet(blanks), 0, RegexNode::kNoLimit), RegexText("{"), any});
+          RegexConcat({RegexRepeat(RegexSet(blanks), 0, RegexNode::kNoLimit),
+                       RegexText(format_.body == Body::kPython ? "[" : "{"), any});
       ASSIGN_OR_RETURN(const AutomatonPtr taken, AutomatonOf(bare, &budget_));
       ASSIGN_OR_RETURN(texts, DifferenceOf(texts, taken, &budget_));
     }
     return JsonTexts(&grammar_, &budget_).Raw(texts);
   }
 
-  // A message to the user, or one and then the call, or the call alone.
+  // What was thought, then the call; or a message to the user, or one and then the call.
   GrammarExpr HarmonyAnswer(GrammarExpr call) {
     const GrammarExpr text =
         GrammarExpr::Repeat(GrammarExpr::Class(CharSet::All()), 0, GrammarExpr::kNoLimit);
-    return GrammarExpr::Choice(
-        {GrammarExpr::Sequence({Mark("<|channel|>final<|message|>"), text}),
-         GrammarExpr::Sequence({GrammarExpr::Optional(GrammarExpr::Sequence(
-                                    {Mark("<|channel|>commentary<|message|>"), text,
-                                     Mark("<|end|><|start|>assistant")})),
-                                std::move(call)})});
+    const auto message = [&](std::string_view channel, std::string_view behind) {
+      return GrammarExpr::Sequence({Mark("<|channel|>"), GrammarExpr::Literal(std::string(channel)),
+                                    Mark("<|message|>"), text, Mark(behind)});
+    };
+    constexpr std::string_view kNext = "<|end|><|start|>assistant";
+    std::vector<GrammarExpr> ways;
+    if (options_.may_be_text) {
+      ways.push_back(message("final", ""));
+      ways.push_back(GrammarExpr::Sequence({message("commentary", kNext), call}));
+    }
+    ways.push_back(std::move(call));
+    return GrammarExpr::Sequence(
+        {GrammarExpr::Optional(message("analysis", kNext)), GrammarExpr::Choice(std::move(ways))});
   }
 
   const OfferedTools& offered_;

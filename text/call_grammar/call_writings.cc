@@ -114,6 +114,24 @@ std::vector<CallWriting> MakeWritings() {
                   .between = ", ",
                   .close = "]",
                   .quoted_name = true});
+  rows.push_back({.format = "lfm2",
+                  .open = "<|tool_call_start|>[",
+                  .begin = "",
+                  .middle = "(",
+                  .end = ")",
+                  .between = ", ",
+                  .close = "]<|tool_call_end|>",
+                  .python = true});
+  rows.push_back({.format = "pythonic",
+                  .open = "[",
+                  .begin = "",
+                  .middle = "(",
+                  .end = ")",
+                  .between = ", ",
+                  .close = "]",
+                  .python = true});
+  rows.push_back(
+      {.format = "functionary_v31", .begin = "<function=", .middle = ">", .end = "</function>"});
   rows.push_back({.format = "llama3_json",
                   .begin = "{\"name\": ",
                   .middle = ", \"parameters\": ",

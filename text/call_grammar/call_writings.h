@@ -30,6 +30,7 @@ struct CallWriting {
   // Behind the key where the value is no text; "": as `key_end`.
   std::string_view json_key_end = "";
   bool quoted_name = false;  // The name is within a string of JSON.
+  bool python = false;       // Arguments are key=value, ...
   bool one_call = false;     // An answer has no more.
 
   bool tagged() const { return !key_begin.empty(); }

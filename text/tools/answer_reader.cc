@@ -128,6 +128,7 @@ void AnswerReader::DropToken() {
 Reading AnswerReader::Text() {
   const std::string_view left = text_.left();
   const bool bare = format_.has_value() && format_->row.bare;
+  const char bare_opening = bare && format_->row.body == ToolFormat::Body::kPython ? '[' : '{';
   for (size_t at = 0; at < left.size(); ++at) {
     bool may_open = false;
     std::string_view opening;
@@ -137,7 +138,7 @@ Reading AnswerReader::Text() {
       if (match == Match::kYes && one.size() > opening.size()) opening = one;
     }
     const Match thought = text_.At(thought_open_, at);
-    const bool bare_opens = bare && left[at] == '{';
+    const bool bare_opens = bare && left[at] == bare_opening;
     if (opening.empty() && !may_open && thought == Match::kNo && !bare_opens &&
         left[at] != kTokenBegins) {
       continue;

@@ -101,6 +101,11 @@ void CallReader::Begin(std::string_view opening) {
 void CallReader::BeginBare() {
   held_.Forget();
   in_section_ = false;
+  if (context_.format->row.body == Body::kPython) {
+    python_.Begin();
+    state_ = State::kPython;
+    return;
+  }
   json_.Begin(/*bare=*/true);
   state_ = State::kJson;
 }
@@ -177,6 +182,14 @@ Reading CallReader::Once() {
       held_.Forget();
       return Go(format.row.bare ? State::kBareNext : State::kCallClose);
     }
+    case State::kPython: {
+      const Reading python = python_.Step();
+      if (python != Reading::kDone) {
+        return python;
+      }
+      held_.Forget();
+      return Go(State::kCallClose);
+    }
     case State::kTagged: {
       const Reading tagged = tagged_.Step();
       if (tagged != Reading::kDone) {
@@ -247,6 +260,10 @@ Reading CallReader::Body() {
   if (format.row.body == Body::kJson) {
     json_.Begin(/*bare=*/false);
     return Go(State::kJson);
+  }
+  if (format.row.body == Body::kPython) {
+    python_.Begin();
+    return Go(State::kPython);
   }
   if (format.row.ids == ToolFormat::Ids::kShort) {  // Mistral's older models write a list.
     held_.SkipBlanks();

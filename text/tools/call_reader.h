@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "text/tools/json_scanner.h"
 #include "text/tools/marked_text.h"
 #include "text/tools/offered_tools.h"
+#include "text/tools/python_literal.h"
 #include "text/tools/tool_formats.h"
 
 namespace strata {
@@ -128,11 +130,38 @@ class TaggedArguments {
   enum class Written { kUnknown, kText, kJson } written_ = Written::kUnknown;
 };
 
+// [name(key=value, ...), ...], values as Python writes them. An argument is said once it is whole.
+class PythonCalls {
+ public:
+  PythonCalls(const ReadingContext& context, HeldText* held) : context_(context), held_(held) {}
+
+  void Begin();
+  Reading Step();  // kDone behind the list.
+
+ private:
+  enum class State { kBegin, kName, kOpen, kKeyOrEnd, kEquals, kValue, kSeparator };
+
+  std::optional<std::string> NameAhead() const;
+  Reading Value();
+
+  const ReadingContext& context_;
+  HeldText* const held_;
+  State state_ = State::kBegin;
+  std::string name_;
+  std::string key_;
+  bool first_ = true;
+  PythonValueEnd end_;
+};
+
 // One section or call, from its opening on.
 class CallReader {
  public:
   explicit CallReader(const ReadingContext& context)
-      : context_(context), held_(context_), json_(context_, &held_), tagged_(context_, &held_) {}
+      : context_(context),
+        held_(context_),
+        json_(context_, &held_),
+        python_(context_, &held_),
+        tagged_(context_, &held_) {}
   CallReader(const CallReader&) = delete;
   CallReader& operator=(const CallReader&) = delete;
 
@@ -140,7 +169,7 @@ class CallReader {
   std::vector<std::string> Openings() const;
   // One of them stands at the beginning of what is left.
   void Begin(std::string_view opening);
-  // A "{" does, where an answer may be a call.
+  // What begins a call without markup does, where an answer may be one.
   void BeginBare();
   // After kFailed, `said` is what was taken and is text.
   Reading Step(std::string* said);
@@ -157,6 +186,7 @@ class CallReader {
     kArguments,
     kArgumentsClose,
     kJson,
+    kPython,
     kTagged,
     kCallClose,
     kBareNext,
@@ -178,6 +208,7 @@ class CallReader {
   const ReadingContext context_;
   HeldText held_;
   JsonCalls json_;
+  PythonCalls python_;
   TaggedArguments tagged_;
   JsonScanner scanner_;
   State state_ = State::kSection;

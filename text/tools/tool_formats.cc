@@ -152,6 +152,28 @@ std::vector<ToolFormat> MakeToolFormats() {
                   .ids = ToolFormat::Ids::kShort,
                   .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
                   .signs = {"[TOOL_CALLS]"}});
+  // LFM2.
+  rows.push_back({.name = "lfm2",
+                  .body = Body::kPython,
+                  .call_open = "<|tool_call_start|>",
+                  .call_close = "<|tool_call_end|>",
+                  .tokens = {"<|tool_call_start|>", "<|tool_call_end|>"},
+                  .signs = {"<|tool_call_start|>"}});
+  // Llama 4, and Llama 3.2 where it is told to.
+  rows.push_back({.name = "pythonic",
+                  .body = Body::kPython,
+                  .call_open = "<|python_start|>",
+                  .call_close = "<|python_end|>",
+                  .bare = true,
+                  .tokens = {"<|python_start|>", "<|python_end|>"},
+                  .signs = {"<|python_start|>"}});
+  // Functionary 3.1, and Llama 3.1 where it is told to.
+  rows.push_back({.name = "functionary_v31",
+                  .body = Body::kNamed,
+                  .call_open = "<function=",
+                  .call_close = "</function>",
+                  .name_end = ">",
+                  .signs = {"<function=", "</function>"}});
   rows.push_back({.name = "llama3_json",
                   .body = Body::kJson,
                   .call_open = "<|python_tag|>",

@@ -18,6 +18,7 @@ struct ToolFormat {
   enum class Body {
     kJson,     // {"name": ..., "arguments": {...}}, or a list of these.
     kNamed,    // The name, then the arguments as a JSON object.
+    kPython,   // [name(key=value, ...), ...] with Python's values.
     kTagged,   // The name, then each argument between tags of its own.
     kHarmony,  // A message to a function.
   };
@@ -45,7 +46,7 @@ struct ToolFormat {
   std::string_view key_end = "";
   std::string_view value_close = "";
   bool values_in_lines = false;  // A line's end before and one behind each value is not part of it.
-  bool bare = false;             // An answer that begins with "{" is a call, too.
+  bool bare = false;             // An answer that begins with "{" ("[") is a call, too.
   Ids ids = Ids::kLong;
   // Markup that is a special token in some vocabularies. Where it is one, text never means it.
   std::vector<std::string_view> tokens = {};

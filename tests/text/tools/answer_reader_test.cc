@@ -149,6 +149,15 @@ TEST(AnswerReader, ReadsEveryRowsCalls) {
                  "<seed:tool_call>\n<function=weather>\n<parameter=city>Bern</parameter>\n"
                  "<parameter=days>2</parameter>\n</function>\n</seed:tool_call>"),
             weather);
+  const std::string python = "[weather(city='Bern', days=2), now()]";
+  EXPECT_EQ(Told({"lfm2"}, "<|tool_call_start|>" + python + "<|tool_call_end|>Done."),
+            weather + "call:now{}.\ntext:Done.\n");
+  EXPECT_EQ(Told({"pythonic"}, python), weather + "call:now{}.\n");
+  EXPECT_EQ(Told({"pythonic"}, "<|python_start|>" + python + "<|python_end|>"),
+            weather + "call:now{}.\n");
+  EXPECT_EQ(Told({"functionary_v31"},
+                 "<function=weather>" + arguments + "</function>\n<function=now>{}</function>"),
+            weather + "call:now{}.\n");
   EXPECT_EQ(Told({"harmony", "harmony"},
                  "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
                  "to=functions.weather <|constrain|>json<|message|>" +
@@ -182,6 +191,12 @@ TEST(AnswerReader, WhatOnlyLooksLikeACallIsTextAsItWas) {
         "{\"city\": \"Bern\"}", "It is {\"name\": \"now\", \"parameters\": {}}."}) {
     EXPECT_EQ(Told({"llama3_json"}, answer), "text:" + std::string(answer) + "\n");
   }
+  for (const char* answer : {"[1] says so.", "[unknown(a=1)]", "[weather]", "[weather, now]", "[",
+                             "[now", "It is [now()].", "[weather = 2]", "[]"}) {
+    EXPECT_EQ(Told({"pythonic"}, answer), "text:" + std::string(answer) + "\n");
+  }
+  // One that has begun is cut off where it ceases to be one.
+  EXPECT_EQ(Told({"pythonic"}, "[weather(city=Bern)]"), "call:weather{!\ntext:Bern)]\n");
   EXPECT_EQ(Told({"qwen3_coder"}, "<function=unknown>\n</function>"),
             "text:<function=unknown>\n</function>\n");
   EXPECT_EQ(Told({.tools = "mistral", .special = false}, "[TOOL_CALLS]unknown[ARGS]{}"),

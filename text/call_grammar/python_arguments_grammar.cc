@@ -1,0 +1,111 @@
+#include "text/call_grammar/python_arguments_grammar.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "text/call_grammar/markup_grammar.h"
+#include "text/grammar/schema_errors.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kMaxPythonNameBytes = 256;
+
+// The members of one shape, divided by commas.
+class PythonMembersWriter {
+ public:
+  PythonMembersWriter(const OfferedTool& tool, std::string_view format, SchemaGrammar* writer)
+      : tool_(tool), format_(format), writer_(writer) {}
+
+  absl::StatusOr<GrammarExpr> Write(const ObjectShape& shape) {
+    std::vector<ObjectShape::Property> properties = shape.properties;
+    std::stable_partition(properties.begin(), properties.end(),
+                          [](const ObjectShape::Property& p) { return p.declared; });
+    size_t required = 0;
+    for (const ObjectShape::Property& property : properties) {
+      Goal goal = property.goal;
+      for (const ObjectShape::Rule& rule : shape.rules) {
+        if (rule.names.Contains(property.name)) goal.Add(rule.goal);
+      }
+      if (goal.IsNothing() && !property.required) {
+        continue;
+      }
+      if (!IsPythonName(property.name)) {
+        return ToolNotHeld(
+            tool_.name, format_,
+            absl::StrCat("its parameter ", QuotedText(property.name), " is no plain word"));
+      }
+      required += property.required ? 1 : 0;
+      ASSIGN_OR_RETURN(GrammarExpr value, writer_->OfTypes(goal, kJsonTypes));
+      members_.push_back(
+          {GrammarExpr::Sequence({GrammarExpr::Literal(property.name + "="), std::move(value)}),
+           property.required});
+    }
+    if (shape.min > required || (shape.max != kNoCount && shape.max < members_.size())) {
+      return ToolNotHeld(tool_.name, format_, "the number of its arguments is limited");
+    }
+    return From(0, /*behind=*/false);
+  }
+
+ private:
+  struct Member {
+    GrammarExpr text;
+    bool required;
+  };
+
+  // The members from `next` on; `behind`: there is one before them.
+  GrammarExpr From(size_t next, bool behind) {
+    if (next == members_.size()) {
+      return GrammarExpr::EmptyText();
+    }
+    const auto [found, added] = rules_.emplace(std::pair(next, behind), 0);
+    if (added) {
+      const size_t rule = writer_->grammar().AddRule("arguments");
+      found->second = rule;
+      std::vector<GrammarExpr> ways = {GrammarExpr::Sequence(
+          {GrammarExpr::Literal(behind ? ", " : ""), members_[next].text, From(next + 1, true)})};
+      if (!members_[next].required) {
+        ways.push_back(From(next + 1, behind));
+      }
+      writer_->grammar().SetBody(rule, GrammarExpr::Choice(std::move(ways)));
+      return GrammarExpr::Rule(rule);
+    }
+    return GrammarExpr::Rule(found->second);
+  }
+
+  const OfferedTool& tool_;
+  const std::string_view format_;
+  SchemaGrammar* const writer_;
+  std::vector<Member> members_;
+  std::map<std::pair<size_t, bool>, size_t> rules_;
+};
+
+}  // namespace
+
+bool IsPythonName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxPythonNameBytes &&
+         std::ranges::all_of(name, [](unsigned char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '.' || c == '-' || c >= 0x80;
+         });
+}
+
+absl::StatusOr<GrammarExpr> PythonArgumentsOf(const OfferedTool& tool, const Goal& goal,
+                                              std::string_view format, SchemaGrammar* writer) {
+  ASSIGN_OR_RETURN(const Shapes shapes, writer->reader().Read(goal, JsonType::kObject));
+  std::vector<GrammarExpr> ways;
+  for (const Shape& shape : shapes) {
+    ASSIGN_OR_RETURN(GrammarExpr way,
+                     PythonMembersWriter(tool, format, writer).Write(std::get<ObjectShape>(shape)));
+    ways.push_back(std::move(way));
+  }
+  return GrammarExpr::Choice(std::move(ways));
+}
+
+}  // namespace strata
