@@ -143,14 +143,88 @@ def test_it_goes_together_with_logprobs_stop_and_usage(cluster):
     assert made == sorted(made) and made[-1] == last["usage"]["completion_tokens"] == 3
 
 
+NAMED = {"type": "function", "function": {"name": "ping"}}
+BOUNDED = [{"type": "function", "function": {"name": "weather", "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Bern", "Z\u00fcrich"]}, "days": {"enum": [1, 2, 3]}},
+    "required": ["city", "days"], "additionalProperties": False}}},
+           {"type": "function", "function": {"name": "ping"}}]
+
+
+def bounded(**fields):
+    """A request that no script answers, and whose answers end."""
+    return {"messages": QUESTION, "temperature": 1.5, "max_tokens": 400, "max_thinking_tokens": 0, "tools": BOUNDED,
+            **fields}
+
+
+def check_calls(calls):
+    for call in calls:
+        arguments = json.loads(call["function"]["arguments"])
+        if call["function"]["name"] == "ping":
+            assert arguments == {}
+        else:
+            assert arguments["city"] in ("Bern", "Z\u00fcrich") and arguments["days"] in (1, 2, 3) and len(arguments) == 2
+
+
+def test_an_answer_that_has_to_be_a_call_is_one(cluster):
+    names = set()
+    for seed in range(6):
+        (choice,) = post(cluster, "/v1/chat/completions",
+                         bounded(tool_choice="required", parallel_tool_calls=False, seed=seed))["choices"]
+        assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
+        (call,) = choice["message"]["tool_calls"]
+        check_calls([call])
+        names.add(call["function"]["name"])
+    assert names == {"weather", "ping"}
+    many = post(cluster, "/v1/chat/completions", bounded(tool_choice="required", seed=3, stop=["Bern"]))["choices"][0]
+    check_calls(many["message"]["tool_calls"])
+    for stream_too in (False, True):
+        body = bounded(tool_choice=NAMED, stream=stream_too)
+        if stream_too:
+            deltas = [c["delta"] for e in stream(cluster, "/v1/chat/completions", body) for c in e["choices"]]
+            (name,) = [p["function"]["name"] for d in deltas for p in d.get("tool_calls", ()) if "name" in p["function"]]
+        else:
+            (call,) = post(cluster, "/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"]
+            name = call["function"]["name"]
+        assert name == "ping"
+
+
+def test_a_strict_tool_holds_its_calls_where_the_model_decides(cluster):
+    strict = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True, "parameters": {
+        "type": "object", "properties": {"city": {"enum": ["Bern"]}}, "required": ["city"]}}}]
+    # What the script would call is not as the schema says, so that this token never comes.
+    answer = ask(cluster, "call", tokens=4, tools=strict)["choices"][0]["message"]
+    assert "tool_calls" not in answer
+    assert ask(cluster, "answer", tools=strict)["choices"][0]["message"]["content"] == SCRIPTS["answer"]
+    strict[0]["function"]["parameters"] = {
+        "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+    (call,) = ask(cluster, "call", tokens=4, tools=strict, parallel_tool_calls=False)["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"])["days"] == 2
+
+
+def test_beside_a_constraint_the_answer_is_calls_or_keeps_to_it(cluster):
+    held = {"type": "json_schema", "json_schema": {"schema": {"enum": ["yes", "no"]}}}
+    seen = set()
+    for seed in range(12):
+        message = post(cluster, "/v1/chat/completions",
+                       bounded(response_format=held, seed=seed))["choices"][0]["message"]
+        check_calls(message.get("tool_calls", ()))
+        seen.add(message["content"])
+    assert seen <= {None, '"yes"', '"no"'} and len(seen) > 1, seen
+
+
 def test_what_cannot_be_held_to_is_refused_by_name(cluster):
-    for fields, param in (({"tool_choice": "required"}, "tool_choice"),
-                          ({"tool_choice": {"type": "function", "function": {"name": "weather"}}},
-                           "tool_choice"),
-                          ({"tools": [{"type": "function"}]}, "tools[0].function"),
-                          ({"max_thinking_tokens": 2 << 20}, "max_thinking_tokens")):
+    unheld = [{"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}}}]
+    for fields, code, param in (
+            ({"tool_choice": "required", "tools": None}, "bad_field", "tool_choice"),
+            ({"tool_choice": {"type": "function", "function": {"name": "nobody"}}}, "bad_field", "tool_choice"),
+            ({"tool_choice": {"type": "allowed_tools"}}, "not_supported", "tool_choice.type"),
+            ({"tool_choice": "required", "tools": unheld}, "schema_unsupported", None),
+            ({"tools": [{"type": "function"}]}, "bad_field", "tools[0].function"),
+            ({"max_thinking_tokens": 2 << 20}, "bad_field", "max_thinking_tokens")):
         status, _, answer = request(cluster, "POST", "/v1/chat/completions", chat("call", **fields))
-        assert (status, answer["error"]["param"]) == (400, param)
+        error = answer["error"]
+        assert (status, error["code"], error["param"]) == (400, code, param), error
 
 
 @pytest.mark.parametrize("budget", [0, 1, 6])

@@ -164,8 +164,8 @@ class CallGrammarWriter {
     }
     if (options_.text != nullptr) {
       GrammarExpr text = GrammarExpr::Rule(grammar_.AddRulesOf(*options_.text));
-      return GrammarExpr::Sequence(
-          {std::move(lines), GrammarExpr::Choice({std::move(section), std::move(text)})});
+      return GrammarExpr::Choice(
+          {GrammarExpr::Sequence({std::move(lines), std::move(section)}), std::move(text)});
     }
     ASSIGN_OR_RETURN(GrammarExpr text, FreeText());
     if (format_.bare) {

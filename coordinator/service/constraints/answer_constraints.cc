@@ -103,7 +103,7 @@ std::string SourceOf(const ModelRuntime& model, const AnswerWanted& wanted) {
   return Sha256Hex(
       absl::StrCat(model.weights_digest(), "/", model.name, "/",
                    wanted.constraint.has_value() ? wanted.constraint->SerializeAsString() : "", "/",
-                   wanted.rule.ebnf));
+                   wanted.calls.has_value() ? wanted.calls->Source() : "", "/", wanted.rule.ebnf));
 }
 
 absl::StatusOr<std::shared_ptr<const MaskVocabulary>> CompiledConstraints::TokensOf(
@@ -169,10 +169,14 @@ absl::StatusOr<std::shared_ptr<const AnswerPlan>> CompiledConstraints::Compile(
   ASSIGN_OR_RETURN(plan->vocabulary, TokensOf(model));
   const std::string source = SourceOf(*model, wanted);
   plan->rule = std::move(wanted.rule);
-  if (wanted.constraint.has_value() || !plan->rule.ebnf.empty()) {
+  if (wanted.constraint.has_value() || wanted.calls.has_value() || !plan->rule.ebnf.empty()) {
     plan->grammar = FindKept(source);
     if (plan->grammar == nullptr) {
-      if (wanted.constraint.has_value()) {
+      if (wanted.calls.has_value()) {
+        ASSIGN_OR_RETURN(plan->rule.ebnf,
+                         EbnfOfCalls(*wanted.calls, wanted.constraint, *model->tokenizer,
+                                     options_.max_source_bytes));
+      } else if (wanted.constraint.has_value()) {
         ASSIGN_OR_RETURN(plan->rule.ebnf,
                          EbnfOfConstraint(*wanted.constraint, options_.max_source_bytes));
       }
@@ -214,8 +218,9 @@ void CompiledConstraints::Prepare(std::shared_ptr<const ModelRuntime> model, Ans
     prepare(std::move(wanted), done);
     return;
   }
-  const uint64_t bytes =
-      wanted.constraint.has_value() ? wanted.constraint->ByteSizeLong() : wanted.rule.ebnf.size();
+  const uint64_t bytes = (wanted.constraint.has_value() ? wanted.constraint->ByteSizeLong() : 0) +
+                         (wanted.calls.has_value() ? wanted.calls->offered->source().size() : 0) +
+                         wanted.rule.ebnf.size();
   auto shared = std::make_shared<AnswerWanted>(std::move(wanted));
   const absl::Status taken =
       calls_.Run(caller, bytes, [prepare, shared, done] { prepare(std::move(*shared), done); });

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/token_constraint.h"
 #include "coordinator/service/constraints/constraint_options.h"
+#include "coordinator/service/request/calls_wanted.h"
 #include "coordinator/service/request/model_runtime.h"
 #include "strata/v1/inference.pb.h"
 #include "text/masks/answer_rule.h"
@@ -23,6 +24,8 @@ namespace strata {
 struct AnswerWanted {
   // Its text; not set: any.
   std::optional<v1::Constraint> constraint;
+  // Its calls of tools; not set: they are part of the text.
+  std::optional<CallsWanted> calls;
   // Without the grammar, unless it is not the constraint's.
   AnswerRule rule;
 };

@@ -47,6 +47,9 @@ absl::StatusOr<std::optional<ThoughtRule>> ThoughtRuleOf(
     }
     return std::nullopt;
   }
+  if (format->open.empty() && !budget_tokens.has_value() && chat.offered != nullptr) {
+    return std::nullopt;  // The grammar of its calls has them.
+  }
   if (format->open.empty()) {
     return NotSupported(
         budget_tokens.has_value() ? "thought_budget_tokens" : "constraint",

@@ -22,7 +22,8 @@ size_t SourceBytes(const v1::Constraint& constraint) {
   return bytes;
 }
 
-absl::StatusOr<Grammar> GrammarOf(const v1::Constraint& constraint, const GrammarLimits& limits) {
+absl::StatusOr<Grammar> GrammarOfConstraint(const v1::Constraint& constraint,
+                                            const GrammarLimits& limits) {
   switch (constraint.kind_case()) {
     case v1::Constraint::kJsonSchema:
       return GrammarOfSchema(constraint.json_schema(),
@@ -63,12 +64,26 @@ absl::StatusOr<std::string> EbnfOfConstraint(const v1::Constraint& constraint,
                                              size_t max_source_bytes) {
   GrammarLimits limits;
   limits.max_source_bytes = max_source_bytes;
-  ASSIGN_OR_RETURN(Grammar grammar, GrammarOf(constraint, limits));
+  ASSIGN_OR_RETURN(Grammar grammar, GrammarOfConstraint(constraint, limits));
   grammar = grammar.Pruned();
   if (grammar.IsEmpty()) {
     return Error(absl::StatusCode::kInvalidArgument, "SCHEMA_ADMITS_NOTHING",
                  "no text satisfies the constraint");
   }
+  return EbnfOf(grammar);
+}
+
+absl::StatusOr<std::string> EbnfOfCalls(const CallsWanted& calls,
+                                        const std::optional<v1::Constraint>& constraint,
+                                        const Tokenizer& tokenizer, size_t max_source_bytes) {
+  GrammarLimits limits;
+  limits.max_source_bytes = max_source_bytes;
+  std::optional<Grammar> text;
+  if (constraint.has_value()) {
+    ASSIGN_OR_RETURN(text, GrammarOfConstraint(*constraint, limits));
+  }
+  ASSIGN_OR_RETURN(const Grammar grammar,
+                   GrammarOf(calls, tokenizer, text.has_value() ? &*text : nullptr, limits));
   return EbnfOf(grammar);
 }
 

@@ -3,10 +3,12 @@
 #define STRATA_COORDINATOR_SERVICE_CONSTRAINTS_CONSTRAINT_READING_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/service/request/calls_wanted.h"
 #include "strata/v1/inference.pb.h"
 
 namespace strata {
@@ -18,6 +20,12 @@ absl::Status CheckConstraint(const v1::Constraint& constraint, size_t max_source
 // by counts; it may be a second's.
 absl::StatusOr<std::string> EbnfOfConstraint(const v1::Constraint& constraint,
                                              size_t max_source_bytes);
+
+// The same of an answer that has, or may have, calls of tools; `constraint`: what it follows where
+// it has none. Errors are GrammarOfCalls' too.
+absl::StatusOr<std::string> EbnfOfCalls(const CallsWanted& calls,
+                                        const std::optional<v1::Constraint>& constraint,
+                                        const Tokenizer& tokenizer, size_t max_source_bytes);
 
 }  // namespace strata
 

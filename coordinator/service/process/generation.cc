@@ -307,33 +307,40 @@ void Generation::Run(const v1::GenerateRequest& request) {
 
 absl::StatusOr<std::optional<AnswerWanted>> Generation::Wanted(const ModelRuntime& model,
                                                                ResolvedRequest* request) const {
-  const bool budget = request->chat.has_value() && request->chat->thought_budget_tokens.has_value();
-  if (!request->constraint.has_value() && !budget) {
+  const std::optional<ChatAnswer>& chat = request->chat;
+  const bool has_tools = chat.has_value() && chat->offered != nullptr;
+  const bool budget = chat.has_value() && chat->thought_budget_tokens.has_value();
+  if (!request->constraint.has_value() && !has_tools && !budget) {
     return std::nullopt;
   }
   AnswerWanted wanted;
-  SessionRequest& session = request->session;
   if (request->constraint.has_value()) {
     RETURN_IF_ERROR(CheckConstraint(*request->constraint,
                                     coordinator_->constraints()->options().max_source_bytes));
     wanted.constraint = std::move(request->constraint);
-    // Its masks bar what ends the answer, as long as something else may come.
-    wanted.rule.min_tokens = session.params.min_tokens();
-    wanted.rule.ignore_eos = session.ignore_eos;
-    session.params.clear_stop_ids();
-    session.ignore_eos = false;
   }
   if (model.tokenizer == nullptr) {
     return model.tokenizer_problem;
   }
-  if (request->chat.has_value()) {
+  if (chat.has_value()) {
     ASSIGN_OR_RETURN(const v1::LoadOptions options,
                      coordinator_->requests()->LoadOptionsOf(model.name));
-    ASSIGN_OR_RETURN(wanted.rule.thought, ThoughtRuleOf(model, options, *request->chat,
-                                                        request->chat->thought_budget_tokens));
+    ASSIGN_OR_RETURN(wanted.calls,
+                     CallsWantedOf(model, options, *chat, wanted.constraint.has_value()));
+    if (wanted.constraint.has_value() || wanted.calls.has_value() || budget) {
+      ASSIGN_OR_RETURN(wanted.rule.thought,
+                       ThoughtRuleOf(model, options, *chat, chat->thought_budget_tokens));
+    }
   }
-  if (!wanted.constraint.has_value() && !wanted.rule.thought.has_value()) {
-    return std::nullopt;  // The prompt has ended the thought.
+  if (wanted.constraint.has_value() || wanted.calls.has_value()) {
+    // Its masks bar what ends the answer, as long as something else may come.
+    SessionRequest& session = request->session;
+    wanted.rule.min_tokens = session.params.min_tokens();
+    wanted.rule.ignore_eos = session.ignore_eos;
+    session.params.clear_stop_ids();
+    session.ignore_eos = false;
+  } else if (!wanted.rule.thought.has_value()) {
+    return std::nullopt;  // Nothing, or the prompt has ended the thought.
   }
   return wanted;
 }

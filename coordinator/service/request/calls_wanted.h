@@ -39,7 +39,8 @@ absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& mod
                                                          bool has_constraint);
 
 // Answers that are so. `text`: what they follow where they are no calls; null: any text. Errors are
-// GrammarOfCalls'. The work is bounded by counts; it may be a second's.
+// GrammarOfCalls'. The work is bounded by
+// counts; it may be a second's.
 absl::StatusOr<Grammar> GrammarOf(const CallsWanted& calls, const Tokenizer& tokenizer,
                                   const Grammar* text, const GrammarLimits& limits);
 

@@ -223,7 +223,8 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   if (request.has_constraint()) {
     resolved.constraint = request.constraint();
   }
-  if (!request.has_constraint()) {
+  const bool must_call = resolved.chat.has_value() && resolved.chat->must_call;
+  if (!request.has_constraint() && !must_call) {
     resolved.stops.assign(request.stop().begin(), request.stop().end());
   }
   resolved.replace = request.replace();

@@ -234,6 +234,7 @@ TEST(CallGrammar, AnAnswerIsCallsOrTheTextThatIsAskedFor) {
       recognizer.Check("\n<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>")
           .complete);
   EXPECT_EQ(recognizer.Check("Hm").prefix, 0U);
+  EXPECT_FALSE(recognizer.Check("\n12").complete);
   EXPECT_EQ(recognizer.Check("12<tool_call>").prefix, 2U);
 }
 
