@@ -44,6 +44,7 @@ class LoraxAnswer : public HttpAnswer {
         prefill_wanted_(request.prefill),
         alternatives_(request.alternatives),
         stops_(request.request.stop_size() > 0),
+        held_to_(request.request.has_constraint()),
         ignores_eos_(request.request.ignore_eos()),
         negative_seed_(request.negative_seed),
         context_(std::move(context)),
@@ -75,9 +76,10 @@ class LoraxAnswer : public HttpAnswer {
   OrderedJson Token(const v1::TokenLogprob& token, TokenTexts* texts) const;
   void AddPrefill(const v1::GenerateResponse& message);
   // Whether nothing can follow the newest token: its event waits for the end, which has the whole
-  // text. Where there are stop strings any token may be the last.
+  // text. Any token may be the last where there are stop strings, or the answer is held to
+  // something, which may end it without an end token.
   bool MayBeLast(const LoraxChoice& choice) const {
-    return stops_ || choice.count == started_.max_tokens() || IsStopId(choice.last_id);
+    return stops_ || held_to_ || choice.count == started_.max_tokens() || IsStopId(choice.last_id);
   }
   std::string TakeHeld();
   std::string FinishReason(const LoraxChoice& choice) const;
@@ -89,6 +91,7 @@ class LoraxAnswer : public HttpAnswer {
   const bool prefill_wanted_;
   const uint32_t alternatives_;
   const bool stops_;
+  const bool held_to_;  // A constraint.
   const bool ignores_eos_;
   const bool negative_seed_;
   const LoraxContext context_;
@@ -141,7 +144,8 @@ std::string LoraxAnswer::FinishReason(const LoraxChoice& choice) const {
   if (choice.finish.reason() == "length") {
     return "length";
   }
-  return choice.count > 0 && IsStopId(choice.last_id) ? "eos_token" : "stop_sequence";
+  const bool ended = held_to_ || (choice.count > 0 && IsStopId(choice.last_id));
+  return ended ? "eos_token" : "stop_sequence";
 }
 
 std::string LoraxAnswer::TakeHeld() {

@@ -202,6 +202,21 @@ TEST(LoraxAnswer, WithStopStringsTheEventOfTheTokenThatEndsItHasTheText) {
   EXPECT_NE(said.find("stop_sequence"), std::string::npos);
 }
 
+TEST(LoraxAnswer, WithAConstraintTheEventOfTheLastTokenHasTheText) {
+  const auto parsed = ParseLoraxRequest(R"({"inputs":"a","parameters":{"grammar":{"type":"regex","value":"c"}}})");
+  const auto answer = MakeLoraxAnswer(*parsed, Context(true));
+  std::string said = answer->OnMessage(0, StartedMessage(1, 9));
+  said += answer->OnMessage(0, TokenMessage('b', "b", -0.5f));
+  EXPECT_EQ(said, "");
+  said = answer->OnMessage(0, TokenMessage('c', "", -0.5f));
+  EXPECT_NE(said.find(R"("id":98)"), std::string::npos);
+  EXPECT_EQ(said.find(R"("id":99)"), std::string::npos);
+  said = answer->OnMessage(0, FinishMessage("stop", 1, 2));
+  EXPECT_NE(said.find(R"("id":99)"), std::string::npos);
+  EXPECT_NE(said.find(R"("generated_text":"b")"), std::string::npos);
+  EXPECT_NE(said.find("eos_token"), std::string::npos);
+}
+
 TEST(LoraxAnswer, ErrorsAreFlatAndOfItsTypes) {
   const auto answer = MakeLoraxAnswer(*ParseLoraxRequest(R"({"inputs":"a"})"), Context(false));
   const std::tuple<absl::StatusCode, int, const char*> cases[] = {
