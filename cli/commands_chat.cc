@@ -20,9 +20,16 @@ struct ChatOptions {
   std::optional<std::string> message;
   std::string system;
   std::string tools;  // A file.
+  std::string tool_choice;
   std::optional<uint32_t> thought_budget;
   AnswerOptions answer;
 };
+
+void ApplyToolChoice(const std::string& choice, sdk::GenerateRequest* request) {
+  const bool word = choice.empty() || choice == "auto" || choice == "none" || choice == "required";
+  request->tool_choice = word ? choice : "tool";
+  if (!word) request->tool_name = choice;
+}
 
 // Each tool of the JSON list in `path`, as text.
 absl::StatusOr<std::vector<std::string>> ReadTools(const std::string& path) {
@@ -69,6 +76,8 @@ class Chat {
     request.model = options_.model;
     RETURN_IF_ERROR(options_.answer.Apply(&request, &call));
     request.tools = tools_;
+    // Once there are results the model decides.
+    if (due_results_.empty()) ApplyToolChoice(options_.tool_choice, &request);
     request.thought_budget_tokens = options_.thought_budget;
     const std::vector<std::string> due = due_results_;
     if (due_results_.empty()) {
@@ -180,6 +189,8 @@ void AddChatCommand(CommandTree* tree) {
                   "What it may call: a JSON list as OpenAI's API has it. In a conversation the\n"
                   "lines behind an answer with calls are their results")
       ->type_name("FILE");
+  AddText(app, "--tool-choice", &options->tool_choice, "NAME",
+          "auto, none, required, or the tool that is to be called;\ndefault auto");
   AddCount(app, "--thought-budget", &options->thought_budget, 0, kMaxThoughtBudget,
            "Most tokens that it thinks; behind them it answers");
   options->answer.AddTo(app);

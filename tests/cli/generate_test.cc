@@ -175,6 +175,16 @@ TEST_F(CliGenerate, AnswersAreHeldToWhatIsGiven) {
   EXPECT_EQ(coordinator_.generate_requests().size(), 5u);
 }
 
+TEST_F(CliGenerate, AToolThatIsToBeCalledIsNamed) {
+  Run({"chat", "recall", "x", "--tool-choice", "weather"});
+  Run({"chat", "recall", "x", "--tool-choice", "required"});
+  const auto wire = coordinator_.generate_requests();
+  EXPECT_EQ(wire.at(0).chat().tool_choice(), "tool");
+  EXPECT_EQ(wire.at(0).chat().tool_name(), "weather");
+  EXPECT_EQ(wire.at(1).chat().tool_choice(), "required");
+  EXPECT_EQ(wire.at(1).chat().tool_name(), "");
+}
+
 TEST_F(CliGenerate, PromptsComeFromStdinAndMayBeginWithADash) {
   Run({"generate", "recall", "-"}, "line one\nline two\n");
   Run({"generate", "recall", "--", "--not-an-option"});
