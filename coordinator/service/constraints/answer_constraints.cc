@@ -59,7 +59,7 @@ class CompiledConstraints final : public AnswerConstraints {
         host_(std::move(host)),
         compiler_(CompilerOptions(options_)),
         masks_(std::make_shared<MaskThreads>(
-            std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 1, kMostMaskThreads))),
+            std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 2, kMostMaskThreads))),
         calls_(CallsOptions(options_)) {}
   ~CompiledConstraints() override { Stop(); }
 

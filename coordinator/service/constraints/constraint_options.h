@@ -15,7 +15,7 @@ struct ConstraintOptions {
   // Of a schema, a pattern, choices or a grammar, as text.
   size_t max_source_bytes = size_t{256} << 10;
   // Of the process that compiles one: until it has answered, and what it may have of memory.
-  nanoseconds compile_timeout = std::chrono::seconds(5);
+  nanoseconds compile_timeout = std::chrono::seconds(30);
   uint64_t compile_memory = uint64_t{1} << 30;
   // Such processes at once, and constraints that wait for one.
   size_t compilers = 2;
