@@ -142,7 +142,8 @@ void AddNodeCommands(CommandTree* tree) {
   AddNodeName(show, "NODE", name.get(), help);
   CLI::App* drain = tree->AddLeaf(
       group, "drain", "Let no new load use a worker",
-      "  strata node drain a\nWhat runs on it goes on; `strata node resume a` ends it.",
+      "  strata node drain a\nModels that may move (model load --recovery move) leave it; what else runs on it\ngoes on. "
+      "`strata node resume a` ends it.",
       [name](Context& context) -> absl::Status {
         ASSIGN_OR_RETURN(const auto client, context.Connect());
         return SayNode(context, client->DrainNode(*name));

@@ -61,6 +61,7 @@ Json OptionsDocument(const v1::LoadOptions& options) {
       {"quantize", Word(v1::Quantize_Name(options.quantize()), "QUANTIZE_", "none")},
       {"activations", Word(v1::Activations_Name(options.activations()), "ACTIVATIONS_", "auto")},
       {"kv_dtype", Word(v1::KvDtype_Name(options.kv_dtype()), "KV_DTYPE_", "f16")},
+      {"recovery", Word(v1::Recovery_Name(options.recovery()), "RECOVERY_", "wait")},
       {"nodes", Strings(options.nodes())},
       {"layers", std::move(layers)}};
 }

@@ -424,6 +424,11 @@ void PlacementOptions::AddTo(CLI::App* app) {
   AddText(app, "--nodes", &nodes, "a,b", "Use only these nodes; default all that are ready")
       ->group(group);
   AddText(app, "--layers", &layers, "a:0-9,b:10-31", "The whole placement, by hand")->group(group);
+  AddChoice(app, "--recovery", &recovery, {"wait", "move", "off"},
+            "When a node is lost, requests wait for it, move\nto other nodes, or fail; default "
+            "move, and wait\n"
+            "with --nodes or --layers")
+      ->group(group);
   AddText(app, "--tool-format", &tool_format, "NAME",
           "How answers write calls of tools: auto, none or\na name of docs/API.md; default auto")
       ->group(group);
@@ -456,6 +461,9 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
     }
     options->mutable_nodes()->Add(names.begin(), names.end());
   }
+  if (recovery == "wait") options->set_recovery(v1::RECOVERY_WAIT);
+  if (recovery == "move") options->set_recovery(v1::RECOVERY_MOVE);
+  if (recovery == "off") options->set_recovery(v1::RECOVERY_OFF);
   options->set_tool_format(tool_format);
   options->set_reasoning_format(reasoning_format);
   return layers.empty() ? absl::OkStatus() : ApplyLayers(layers, options);

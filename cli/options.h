@@ -101,6 +101,7 @@ struct PlacementOptions {
   std::string layers;
   std::string tool_format;
   std::string reasoning_format;
+  std::string recovery;
 
   void AddTo(CLI::App* app);
   absl::Status Apply(v1::LoadOptions* options) const;

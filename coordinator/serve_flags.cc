@@ -27,6 +27,14 @@ void Register(Flags* flags, ServeFlags* f) {
                   "How long after --step-timeout the requests of a pipeline that gives no sign of "
                   "life fail, unless it is mended before",
                   kShortest);
+  flags->Duration(
+      "placement-timeout", &f->placement_timeout,
+      "How long after --step-timeout the requests of a model that has lost a node fail, "
+      "while its layers fit on no other nodes (model load --recovery move)",
+      kShortest);
+  flags->Duration("placement-grace", &f->placement_grace,
+                  "How long a model that is to be loaded waits for nodes that are not there before "
+                  "others take their layers (model load --recovery move)");
   flags->Duration("drain-timeout", &f->drain_timeout,
                   "Longest wait for requests in flight at SIGTERM");
   flags->Duration("lease", &f->lease, "A worker without heartbeats for this long is lost",
@@ -195,6 +203,8 @@ CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback) 
   options.check_timeout = f.check_timeout;
   options.deployment.step_timeout = f.step_timeout;
   options.deployment.recovery_timeout = f.recovery_timeout;
+  options.deployment.placement_timeout = f.placement_timeout;
+  options.deployment.placement_grace = f.placement_grace;
   options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
   options.deployment.max_input_embedding_bytes = f.max_input_embeddings;
   options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);

@@ -31,6 +31,8 @@ struct ServeFlags {
   TransportSecurity security;
   nanoseconds step_timeout = std::chrono::seconds(10);
   nanoseconds recovery_timeout = milliseconds(800);
+  nanoseconds placement_timeout = CoordinatorOptions().deployment.placement_timeout;
+  nanoseconds placement_grace = CoordinatorOptions().deployment.placement_grace;
   nanoseconds drain_timeout = std::chrono::seconds(30);
   nanoseconds lease = std::chrono::seconds(5);
   nanoseconds heartbeat = std::chrono::seconds(1);

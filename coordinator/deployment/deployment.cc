@@ -7,8 +7,15 @@
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/deployment/errors.h"
+#include "coordinator/deployment/move_policy.h"
 
 namespace strata {
+namespace {
+
+// So often a model is placed anew without computing a row, until its requests fail.
+constexpr int kMostMovesInVain = 3;
+
+}  // namespace
 
 Deployment::Deployment(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
                        v1::LoadOptions load_options, RotaryBlob rotary,
@@ -19,12 +26,16 @@ Deployment::Deployment(uint64_t id, std::shared_ptr<const DeployedModel> model, 
       host_(host),
       state_since_(host->Now()),
       retry_(options_.retry),
+      search_(options_.placement_again),
       loads_(this, options_, host),
       pipeline_(this, options_, host,
                 {.may_link = [this] { return !HoldsRequests(phase_); },
                  .use_epoch = [this](uint64_t epoch) { return UseEpoch(epoch); },
                  .skip_to = [this](uint64_t epoch) { SkipTo(epoch); },
-                 .linked = [this](uint64_t epoch) { OnLinked(epoch); }}) {}
+                 .may_move = [this] { return MayLeaveBroken(); },
+                 .linked = [this](uint64_t epoch) { OnLinked(epoch); }}) {
+  AwaitNodes(options_.placement_grace);
+}
 
 // ---- Loading.
 
@@ -35,7 +46,8 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
                     .Hint("send the request again in a moment"));
   }
   problem_ = absl::OkStatus();
-  leaving_ = false;
+  leaving_ = vacates_ = false;
+  search_.End();
   phase_ = NextPhase(phase_, DeploymentEvent::kLoad);
   retry_.Begin();
   if (absl::Status status = Renew(incarnations); !status.ok()) {
@@ -98,6 +110,7 @@ void Deployment::OnLinked(uint64_t epoch) {
   const DeploymentPhase before = phase_;
   phase_ = NextPhase(phase_, DeploymentEvent::kLinked);
   if (before == DeploymentPhase::kLinking) {
+    moving_ = false;
     retry_.Forget();
     host_->OnPlacement(id(), plan(), true, true);
     const EngineSnapshot snapshot = engine()->Snapshot(host_->Now());
@@ -147,6 +160,77 @@ void Deployment::LoadFailed(const absl::Status& why) {
   }
 }
 
+// ---- Other nodes.
+
+bool Deployment::MayLeaveBroken() {
+  if (!MayMove() || phase_ != DeploymentPhase::kReady) {
+    return false;
+  }
+  const uint64_t rows = engine()->Snapshot(host_->Now()).counters.rows_committed;
+  if (rows > std::exchange(rows_when_broken_, rows)) {
+    moves_in_vain_ = 0;  // It worked for a while.
+  }
+  return moves_in_vain_ < kMostMovesInVain;
+}
+
+void Deployment::AwaitNodes(nanoseconds grace) {
+  state_since_ = host_->Now();
+  if (MayMove()) {
+    search_.Want(state_since_ + grace);
+  }
+}
+
+void Deployment::SearchFailed(const absl::Status& why) {
+  search_.Failed(why, host_->Now());
+  if (leaving_ && phase_ == DeploymentPhase::kReady) {
+    moving_ = false;  // Requests in flight may end; new ones are refused.
+  }
+  if (state() == DeploymentState::kWaiting && !search_.problem().ok()) {
+    problem_ = Annotate(why, "model '" + model()->name +
+                                 "' waits for nodes, and cannot do with those that are there");
+  }
+}
+
+absl::Status Deployment::Move(const v1::Plan& plan) {
+  const bool runs = phase_ == DeploymentPhase::kReady && engine() != nullptr;
+  if (state() != DeploymentState::kWaiting && !runs) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
+                 "model '" + model()->name + "' is " + DeploymentStateName(state()))
+        .Hint("try again once it is ready; see `strata model show " + model()->name + "`");
+  }
+  if (plan.numerics_class().name() != this->plan().numerics_class().name()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NUMERICS_CHANGED",
+                 "model '" + model()->name + "' is computed in the class " +
+                     this->plan().numerics_class().name() + ", the other nodes compute in " +
+                     plan.numerics_class().name())
+        .Hint("unload it, and load it there");
+  }
+  const absl::Status fits = engine() != nullptr ? pipeline_.CheckFits(plan) : absl::OkStatus();
+  if (!move_policy::MayMove(fits.ok())) {
+    return fits;
+  }
+  LogInfo({{"model", model()->name},
+           {"deployment", id()},
+           {"requests", pipeline_.live_requests()},
+           {"stages", static_cast<uint32_t>(OnlyPipeline(plan).stages_size())}},
+          "the model moves to other nodes");
+  if (runs) {
+    loads_.TakeBack();
+  }
+  std::map<std::string, uint64_t> incarnations;
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    incarnations[OnlyRank(stage).node()] = OnlyRank(stage).incarnation();
+  }
+  Replace(plan);
+  if (engine() != nullptr) {
+    moving_ = true;
+    phase_ = NextPhase(phase_, DeploymentEvent::kMove);
+    pipeline_.Suspend();
+  }
+  Load(incarnations);
+  return absl::OkStatus();
+}
+
 // ---- What ends.
 
 void Deployment::Unload(const absl::Status& why) {
@@ -156,6 +240,7 @@ void Deployment::Unload(const absl::Status& why) {
 }
 
 void Deployment::EndRequests(const absl::Status& why) {
+  moving_ = false;
   phase_ = NextPhase(phase_, DeploymentEvent::kRequestsEnd);
   pipeline_.Stop(why);
 }
@@ -167,10 +252,12 @@ void Deployment::GiveUp(DeploymentEvent event, const absl::Status& why) {
   EndRequests(NotServed(model()->name, why));
   DropChange(why);  // What is loaded next is what is known to fit.
   phase_ = NextPhase(phase_, event);
-  state_since_ = host_->Now();
   problem_ = why;
   if (event == DeploymentEvent::kFail) {
+    state_since_ = host_->Now();
     retry_.Failed(why, was_loaded || MayGoByItself(why), host_->Now());
+  } else {
+    AwaitNodes(nanoseconds(0));
   }
   loads_.TakeBack();
 }
@@ -185,8 +272,10 @@ void Deployment::OnNodeLost(const std::string& node) {
           .Node(node)
           .Hint("start its worker again, or place the model anew with `strata model load " +
                 model()->name + "`; then send the request again");
-  const bool may_wait = !leaving_ && phase_ != DeploymentPhase::kResizing;
-  if (may_wait && pipeline_.live_requests() > 0) {
+  const bool may_wait =
+      phase_ != DeploymentPhase::kResizing && load_options().recovery() != v1::RECOVERY_OFF;
+  const bool waits = MayMove() ? engine() != nullptr : !leaving_ && pipeline_.live_requests() > 0;
+  if (may_wait && waits) {
     AwaitNode(why);
   } else {
     GiveUp(DeploymentEvent::kWait, why);
@@ -198,15 +287,18 @@ void Deployment::AwaitNode(const absl::Status& why) {
            Describe(why));
   const bool holds_requests = HoldsRequests(phase_);
   phase_ = NextPhase(phase_, DeploymentEvent::kAwaitNode);
+  if (!holds_requests || MayMove()) {
+    pipeline_.LoseStages(why, MayMove() ? options_.placement_timeout : options_.recovery_timeout);
+  }
   if (!holds_requests) {
-    pipeline_.LoseStages(why);
     LogInfo({{"model", model()->name},
              {"deployment", id()},
              {"node", DetailOf(why).node()},
              {"requests", pipeline_.live_requests()}},
-            "requests wait for the node");
+            MayMove() ? "requests wait for other nodes" : "requests wait for the node");
   }
-  state_since_ = host_->Now();
+  moving_ = MayMove();
+  AwaitNodes(nanoseconds(0));
   problem_ = why;
   loads_.TakeBack();
 }
@@ -234,14 +326,31 @@ void Deployment::OnNodeLeaving(const std::string& node) {
           "requests in flight may end before the node stops");
   leaving_ = true;
   problem_ = why;
+  if (MayMove() && phase_ == DeploymentPhase::kReady) {
+    moving_ = true;
+    search_.Want(host_->Now());
+  }
+}
+
+void Deployment::OnNodeDraining(const std::string& node, bool draining) {
+  if (!Uses(node) || !MayMove() || vacates_ == draining) {
+    return;
+  }
+  vacates_ = draining;
+  if (draining) {
+    search_.Want(host_->Now());
+  } else if (state() != DeploymentState::kWaiting && !leaving_) {
+    search_.End();
+  }
 }
 
 // ---- Waiting, and time.
 
 void Deployment::OnNodeJoined(const std::string& node) {
+  search_.Hasten(host_->Now());
   if (Uses(node) && phase_ == DeploymentPhase::kFailed) {
     phase_ = NextPhase(phase_, DeploymentEvent::kWait);
-    state_since_ = host_->Now();
+    AwaitNodes(options_.placement_grace);
   }
 }
 
@@ -252,12 +361,15 @@ bool Deployment::BeginRetry(TimePoint now) {
   LogInfo({{"model", model()->name}, {"deployment", id()}, {"failed", retry_.failed()}},
           "the model is loaded again: what made it fail may have gone");
   phase_ = NextPhase(phase_, DeploymentEvent::kWait);
-  state_since_ = now;
+  AwaitNodes(options_.placement_grace);
   retry_.Begin();
   return true;
 }
 
 void Deployment::SetWaitingFor(const std::vector<std::string>& nodes) {
+  if (!search_.problem().ok()) {
+    return;  // That says more.
+  }
   std::string names;
   for (const std::string& node : nodes) {
     names += (names.empty() ? "'" : ", '") + node + "'";
@@ -309,6 +421,9 @@ std::optional<TimePoint> Deployment::NextWake() const {
   if (phase_ == DeploymentPhase::kFailed) {
     at(retry_.due());
   }
+  if (state() == DeploymentState::kWaiting || leaving_ || vacates_) {
+    at(search_.NextWake());
+  }
   return wake;
 }
 
@@ -320,12 +435,16 @@ void Deployment::Tick(TimePoint now) {
     }
   }
   pipeline_.Tick(now);
-  if (HoldsRequests(phase_) && (engine()->down() || engine()->live_sessions() == 0)) {
+  if (const absl::Status broken = pipeline_.TakeBroken(); !broken.ok()) {
+    ++moves_in_vain_;
+    AwaitNode(broken);
+  }
+  if (HoldsRequests(phase_) && (engine()->down() || (!moving_ && engine()->live_sessions() == 0))) {
     EndRequests(problem_.ok() ? absl::UnavailableError("nobody waits any more") : problem_);
   }
   if (const absl::Status epoch = pipeline_.TakeEpochProblem(); !epoch.ok()) {
     GiveUp(DeploymentEvent::kFail, epoch);
-  } else if (leaving_ && engine() != nullptr && engine()->live_sessions() == 0) {
+  } else if (leaving_ && !moving_ && engine() != nullptr && engine()->live_sessions() == 0) {
     GiveUp(DeploymentEvent::kWait, absl::Status(problem_));
   } else if (phase_ == DeploymentPhase::kLinking && engine()->down()) {
     // Loaded, but its stages cannot be linked.

@@ -20,6 +20,7 @@
 #include "coordinator/deployment/load_retry.h"
 #include "coordinator/deployment/pipeline.h"
 #include "coordinator/deployment/placed_model.h"
+#include "coordinator/deployment/placement_search.h"
 #include "coordinator/deployment/stage_loads.h"
 #include "coordinator/deployment/waits.h"
 #include "coordinator/engine/engine.h"
@@ -63,21 +64,38 @@ class Deployment : public PlacedModel {
   absl::Status Resize(const v1::Plan& plan, const v1::LoadOptions& options);
   // Whether Resize would begin, but for changes in between.
   absl::Status CheckResize(const v1::Plan& plan) const;
+  // Whether it waits for nodes, or is to leave some, and is to be placed on others by now: then
+  // somebody calls
+  // BeginSearch, and later Move, or SearchFailed with why there are none.
+  bool WantsPlacement(TimePoint now) const {
+    return (state() == DeploymentState::kWaiting || leaving_ || vacates_) && search_.Due(now);
+  }
+  void BeginSearch() { search_.Asked(); }
+  void SearchFailed(const absl::Status& why);
+  // Other nodes, another number of stages, other cuts; a new epoch. `plan` names nodes with their
+  // incarnations. Sessions wait, and are computed again there. FAILED_PRECONDITION (NOT_READY where
+  // it neither waits for nodes nor runs, NUMERICS_CHANGED, KV_IN_USE) changes nothing.
+  absl::Status Move(const v1::Plan& plan);
+
   // While the store is told that it ends, no new sessions begin.
   void Hold(bool hold) { held_ = hold; }
   bool held() const { return held_; }
   // The engine is there and takes requests, if only to queue them.
   bool serves() const {
-    return engine() != nullptr && !leaving_ && !held_ &&
-           (phase_ == DeploymentPhase::kReady || phase_ == DeploymentPhase::kResizing);
+    return engine() != nullptr && (!leaving_ || moving_) && !held_ &&
+           (phase_ == DeploymentPhase::kReady || phase_ == DeploymentPhase::kResizing || moving_);
   }
 
   // Events.
   void OnNodeLost(const std::string& node);
-  // The node was told to stop: new requests are refused; when those there have ended its stages
+  // The node was told to stop. A model that may move leaves it with its requests; else, and where
+  // no other node has room, new requests are refused, and when those there have ended its stages
   // are unloaded.
   void OnNodeLeaving(const std::string& node);
-  // A node joined: what had failed on it may succeed now.
+  // Nothing is to be placed on the node any more, or it may be again: a model that may move leaves
+  // it with its requests as soon as others have room.
+  void OnNodeDraining(const std::string& node, bool draining);
+  // A node joined: what had failed on it may succeed now, and it may take layers.
   void OnNodeJoined(const std::string& node);
   // Why a model that waits is not loaded, for `status`.
   void SetWaitingFor(const std::vector<std::string>& nodes);
@@ -94,6 +112,12 @@ class Deployment : public PlacedModel {
   void OnLinked(uint64_t epoch);
   // A node is gone: requests that ran wait for it, as long as the engine lets them.
   void AwaitNode(const absl::Status& why);
+  // It waits for nodes from now on, and may do with others after `grace`.
+  void AwaitNodes(nanoseconds grace);
+  // Whether it is to be placed anew, its nodes being there and its pipeline broken.
+  bool MayLeaveBroken();
+  // Whether layers of a lost node go to others.
+  bool MayMove() const { return load_options().recovery() == v1::RECOVERY_MOVE; }
   // `event`: kWait or kFail.
   void GiveUp(DeploymentEvent event, const absl::Status& why);
 
@@ -104,8 +128,13 @@ class Deployment : public PlacedModel {
   absl::Status problem_;
   bool leaving_ = false;  // A node is: no new sessions.
   bool held_ = false;
+  int moves_in_vain_ = 0;          // Since a row was computed.
+  uint64_t rows_when_broken_ = 0;  // The engine's, when it was asked last.
+  bool vacates_ = false;           // A node with layers of it is drained.
+  bool moving_ = false;  // Requests queue from a node's loss until the model is linked elsewhere.
   TimePoint state_since_{};  // Of kWaiting, and of linking.
   LoadRetry retry_;
+  PlacementSearch search_;
   StageLoads loads_;
   Pipeline pipeline_;
 };

@@ -21,6 +21,12 @@ struct RotaryBlob {
 struct DeploymentOptions {
   nanoseconds step_timeout = std::chrono::seconds(10);
   nanoseconds recovery_timeout = milliseconds(800);
+  // How long requests wait for other nodes, after the step timeout, where a lost node's layers fit
+  // on none that is there (RECOVERY_MOVE).
+  nanoseconds placement_timeout = std::chrono::minutes(2);
+  // A model that may move waits so long for nodes that are not there when it is to be loaded.
+  nanoseconds placement_grace = std::chrono::seconds(30);
+  nanoseconds placement_again = std::chrono::seconds(5);  // Where none were found.
   uint32_t max_queued_requests = 256;
   uint64_t max_input_embedding_bytes = uint64_t{256} << 20;  // EngineConfig's.
   uint32_t max_batch_items = 256;

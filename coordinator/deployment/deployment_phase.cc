@@ -8,15 +8,15 @@ using enum DeploymentPhase;
 // By phase, then by event, in the order of their declarations.
 constexpr DeploymentPhase kNext[kDeploymentPhases][kDeploymentEvents] = {
     // clang-format off
-    //              kLoad       kResize     kLoaded     kLinked     kAwaitNode  kRequestsEnd kWait     kFail
-    /* kWaiting */   {kLoading,   kWaiting,   kWaiting,   kWaiting,   kWaiting,   kWaiting,    kWaiting, kFailed},
-    /* kAwaiting */  {kReloading, kAwaiting,  kAwaiting,  kAwaiting,  kAwaiting,  kWaiting,    kWaiting, kFailed},
-    /* kLoading */   {kLoading,   kLoading,   kLinking,   kLoading,   kAwaiting,  kLoading,    kWaiting, kFailed},
-    /* kReloading */ {kReloading, kReloading, kLinking,   kReloading, kAwaiting,  kLoading,    kWaiting, kFailed},
-    /* kResizing */  {kLoading,   kResizing,  kReady,     kResizing,  kAwaiting,  kResizing,   kWaiting, kFailed},
-    /* kLinking */   {kLoading,   kLinking,   kLinking,   kReady,     kAwaiting,  kLinking,    kWaiting, kFailed},
-    /* kReady */     {kLoading,   kResizing,  kReady,     kReady,     kAwaiting,  kReady,      kWaiting, kFailed},
-    /* kFailed */    {kLoading,   kFailed,    kFailed,    kFailed,    kFailed,    kFailed,     kWaiting, kFailed},
+    //              kLoad       kResize     kLoaded     kLinked     kAwaitNode  kMove       kRequestsEnd kWait     kFail
+    /* kWaiting */   {kLoading,   kWaiting,   kWaiting,   kWaiting,   kWaiting,   kWaiting,   kWaiting,    kWaiting, kFailed},
+    /* kAwaiting */  {kReloading, kAwaiting,  kAwaiting,  kAwaiting,  kAwaiting,  kReloading, kWaiting,    kWaiting, kFailed},
+    /* kLoading */   {kLoading,   kLoading,   kLinking,   kLoading,   kAwaiting,  kLoading,   kLoading,    kWaiting, kFailed},
+    /* kReloading */ {kReloading, kReloading, kLinking,   kReloading, kAwaiting,  kReloading, kLoading,    kWaiting, kFailed},
+    /* kResizing */  {kLoading,   kResizing,  kReady,     kResizing,  kAwaiting,  kResizing,  kResizing,   kWaiting, kFailed},
+    /* kLinking */   {kLoading,   kLinking,   kLinking,   kReady,     kAwaiting,  kReloading, kLinking,    kWaiting, kFailed},
+    /* kReady */     {kLoading,   kResizing,  kReady,     kReady,     kAwaiting,  kReloading, kReady,      kWaiting, kFailed},
+    /* kFailed */    {kLoading,   kFailed,    kFailed,    kFailed,    kFailed,    kFailed,    kFailed,     kWaiting, kFailed},
     // clang-format on
 };
 

@@ -1,7 +1,8 @@
 // Where a deployment stands on its way to the placement that it is to have, and what takes it on:
-// one table for loading, resizing, and waiting for a node that is lost, with requests or without. A
-// first load moves nothing and nobody waits; a resize moves KV and its requests wait; a node that
-// comes back moves layers to where they were, and requests wait or have ended.
+// one table for loading, resizing, waiting for a node that is lost, with requests or without, and
+// moving to other nodes. A first load moves nothing and nobody waits; a resize moves KV and its
+// requests wait; a node that comes back moves layers to where they were, and other nodes take them
+// where they never were: requests wait or have ended.
 #ifndef STRATA_COORDINATOR_DEPLOYMENT_DEPLOYMENT_PHASE_H_
 #define STRATA_COORDINATOR_DEPLOYMENT_DEPLOYMENT_PHASE_H_
 
@@ -33,12 +34,13 @@ enum class DeploymentEvent {
   kLoaded,       // Every worker is ready, for the loads that were sent last.
   kLinked,       // The stages are linked.
   kAwaitNode,    // A node is lost, and the engine's requests wait for it.
+  kMove,         // Another placement is to be loaded, while an engine's requests wait.
   kRequestsEnd,  // The engine is stopped: nobody waits any more.
   kWait,         // Given up until nodes are there, or wanted again.
   kFail,         // Given up because of an error.
 };
 inline constexpr int kDeploymentPhases = 8;
-inline constexpr int kDeploymentEvents = 8;
+inline constexpr int kDeploymentEvents = 9;
 
 // The phase after `event`; `phase` itself where the event is of no account in it.
 DeploymentPhase NextPhase(DeploymentPhase phase, DeploymentEvent event);

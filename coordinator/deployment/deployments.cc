@@ -66,6 +66,14 @@ void Deployments::UnloadAll(const absl::Status& why) {
   by_id_.clear();
 }
 
+std::vector<uint64_t> Deployments::WantPlacement(TimePoint now) const {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, deployment] : by_id_) {
+    if (deployment->WantsPlacement(now)) ids.push_back(id);
+  }
+  return ids;
+}
+
 void Deployments::LoadWhatWaits(const ClusterState& cluster) {
   for (auto& [id, deployment] : by_id_) {
     if (deployment->state() != DeploymentState::kWaiting) {
@@ -106,6 +114,12 @@ void Deployments::OnNodeLeaving(const std::string& node) {
 void Deployments::OnNodeJoined(const std::string& node) {
   for (auto& [id, deployment] : by_id_) {
     deployment->OnNodeJoined(node);
+  }
+}
+
+void Deployments::OnNodeDraining(const std::string& node, bool draining) {
+  for (auto& [id, deployment] : by_id_) {
+    deployment->OnNodeDraining(node, draining);
   }
 }
 

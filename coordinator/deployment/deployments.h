@@ -37,6 +37,8 @@ class Deployments {
   // Ends one: its requests fail with `why`, its workers unload.
   void Unload(uint64_t id, const absl::Status& why);
   void UnloadAll(const absl::Status& why);
+  // Those that are to be placed on other nodes by now: Deployment::WantsPlacement.
+  std::vector<uint64_t> WantPlacement(TimePoint now) const;
   // Loads what waits for nodes that are all back; says of the others which they wait for.
   void LoadWhatWaits(const ClusterState& cluster);
 
@@ -44,6 +46,7 @@ class Deployments {
   void OnNodeLost(const std::string& node);
   void OnNodeLeaving(const std::string& node);
   void OnNodeJoined(const std::string& node);
+  void OnNodeDraining(const std::string& node, bool draining);
 
   // Time passes for all of them. `reading`: the weights that workers wait for are being read again.
   // Those whose load is due again wait for their nodes from here on: true when there are such.

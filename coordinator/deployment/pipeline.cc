@@ -77,14 +77,17 @@ void Pipeline::Start() {
 
 void Pipeline::Suspend() {
   links_.Drop();
+  links_.SkipTo(engine_->epoch());
+  events_.skip_to(engine_->epoch());
   engine_->Suspend(EngineStages(placed_->plan()), host_->Now());
 }
 
-void Pipeline::LoseStages(const absl::Status& why) {
+void Pipeline::LoseStages(const absl::Status& why, nanoseconds patience) {
+  broken_ = absl::OkStatus();
   links_.Drop();
   links_.SkipTo(engine_->epoch());
   events_.skip_to(engine_->epoch());
-  engine_->LoseStages(why, host_->Now());
+  engine_->LoseStages(why, patience, host_->Now());
 }
 
 void Pipeline::Stop(const absl::Status& why) {
@@ -122,6 +125,14 @@ void Pipeline::SendFence(uint64_t epoch) {
     }
   }
   links_.Fence(placed_->plan());
+}
+
+bool Pipeline::PlacesElsewhere(const absl::Status& why) {
+  if (!events_.may_move()) {
+    return false;
+  }
+  broken_ = why;  // The next tick suspends the engine, outside of it.
+  return true;
 }
 
 void Pipeline::OnFenceAck(const std::string& node, const v1::FenceAck& ack) {

@@ -34,6 +34,8 @@ class Pipeline : public EngineHost {
     std::function<absl::Status(uint64_t epoch)> use_epoch;
     // No epoch up to this one is used again.
     std::function<void(uint64_t epoch)> skip_to;
+    // Whether stages that cannot be mended are to be placed elsewhere.
+    std::function<bool()> may_move;
     // All stages are linked in this epoch; before the engine hears of it.
     std::function<void(uint64_t epoch)> linked;
   };
@@ -49,9 +51,10 @@ class Pipeline : public EngineHost {
   // All stages are loaded, for the first time or again.
   void Start();
   void Resume() { engine_->Resume(placed_->plan().epoch(), host_->Now()); }
-  // Requests wait: the plan has changed its KV, or stages are gone because of `why`.
+  // Requests wait: the plan has changed its KV or its places, or stages are gone because of `why`,
+  // for which they wait as long as Engine::LoseStages says of `patience`.
   void Suspend();
-  void LoseStages(const absl::Status& why);
+  void LoseStages(const absl::Status& why, nanoseconds patience);
   // Requests fail with `why`. The engine is kept until the loop's next turn.
   void Stop(const absl::Status& why);
   // Engine::CheckFits, of a plan with the same stages.
@@ -62,6 +65,8 @@ class Pipeline : public EngineHost {
   std::optional<TimePoint> NextWake() const;
   // Why the newest epoch could not be used, once.
   absl::Status TakeEpochProblem() { return std::exchange(epoch_problem_, absl::OkStatus()); }
+  // Why the stages are to be placed elsewhere, once.
+  absl::Status TakeBroken() { return std::exchange(broken_, absl::OkStatus()); }
   // Why links could not be opened, since ForgetLinkFault.
   const absl::Status& link_fault() const { return links_.last_fault(); }
   void ForgetLinkFault() { links_.ForgetFault(); }
@@ -81,6 +86,7 @@ class Pipeline : public EngineHost {
   std::vector<std::string> UnfencedNodes() const override {
     return links_.Unfenced(placed_->plan());
   }
+  bool PlacesElsewhere(const absl::Status& why) override;
 
  private:
   EngineConfig MakeConfig() const;
@@ -94,6 +100,7 @@ class Pipeline : public EngineHost {
   const Events events_;
 
   absl::Status epoch_problem_;
+  absl::Status broken_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Engine> stopped_;
   StageLinks links_;

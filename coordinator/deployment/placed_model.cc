@@ -81,6 +81,17 @@ absl::Status PlacedModel::UseEpoch(uint64_t epoch) {
 
 void PlacedModel::SkipTo(uint64_t epoch) { skipped_ = std::max(skipped_, epoch); }
 
+void PlacedModel::Replace(const v1::Plan& plan) {
+  const uint64_t epoch = plan_.epoch();
+  plan_ = v1::Plan(plan);
+  plan_.set_epoch(epoch);
+  if (before_change_.has_value()) {
+    load_options_ = std::move(before_change_->options);
+    before_change_.reset();
+  }
+  record_later_();
+}
+
 // ---- Changes of KV.
 
 absl::Status PlacedModel::BeginChange(const v1::Plan& plan, const v1::LoadOptions& options) {

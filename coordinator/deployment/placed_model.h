@@ -63,6 +63,10 @@ class PlacedModel {
   // No epoch up to this one is used again.
   void SkipTo(uint64_t epoch);
 
+  // Another placement of the same numerics class, in no epoch yet: Renew is to follow. A change of
+  // KV that is under way is forgotten, and the placement is recorded soon.
+  void Replace(const v1::Plan& plan);
+
   // A change of KV on the same nodes and layers, in a new epoch: begun, kept, undone in another
   // epoch, or given up where it is. Begin and undo may fail for want of an epoch, and then change
   // nothing.

@@ -11,14 +11,6 @@
 namespace strata {
 namespace {
 
-std::vector<double> PredictedMs(const EngineConfig& config) {
-  std::vector<double> ms;
-  for (const EngineStage& stage : config.stages) {
-    ms.push_back(stage.predicted_ms);
-  }
-  return ms;
-}
-
 const char* StateOf(const LiveSession& session, const SessionQueue& sessions) {
   return !session.started.has_value()                 ? "queued"
          : sessions.IsParked(session)                 ? "paused"
@@ -54,8 +46,9 @@ std::string_view PipelineStateName(PipelineState state) {
 }
 
 Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, EngineHost* host)
-    : config_(std::move(config)),
-      timing_(PredictedMs(config_), config_.step_timeout, config_.max_batch_tokens),
+    : host_(host),
+      config_(std::move(config)),
+      timing_(PredictedMsOf(config_.stages), config_.step_timeout, config_.max_batch_tokens),
       meter_(config_.stages.size()),
       fence_(config_.epoch, config_.step_timeout, config_.recovery_timeout),
       sender_(config_, fence_, &in_flight_, &meter_, host, &counters_),
@@ -244,7 +237,9 @@ absl::Status Engine::CheckFits(const std::vector<EngineStage>& stages) const {
 void Engine::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   impl_->Suspend(std::move(stages), now);
 }
-void Engine::LoseStages(const absl::Status& why, TimePoint now) { impl_->LoseStages(why, now); }
+void Engine::LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now) {
+  impl_->LoseStages(why, patience, now);
+}
 void Engine::Resume(uint64_t epoch, TimePoint now) { impl_->Resume(epoch, now); }
 void Engine::StopAdmitting(const absl::Status& why) { impl_->StopAdmitting(why); }
 void Engine::FailAll(const absl::Status& why, TimePoint now) { impl_->FailAll(why, now); }

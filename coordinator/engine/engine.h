@@ -78,6 +78,9 @@ class EngineHost {
   virtual void SendFence(uint64_t epoch) = 0;
   // Nodes whose acknowledgement of the newest fence is missing, for an error's text.
   virtual std::vector<std::string> UnfencedNodes() const = 0;
+  // Faults go on, or the pipeline was not mended in time, because of `why`: whether its stages are
+  // to be placed elsewhere. Then no session fails, and Engine::LoseStages comes soon.
+  virtual bool PlacesElsewhere(const absl::Status& /*why*/) { return false; }
 };
 
 enum class PipelineState {
@@ -229,17 +232,17 @@ class Engine {
   // ones that run all at once; else FAILED_PRECONDITION (KV_IN_USE) with the request, its tokens
   // and what the grants hold.
   absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
-  // The stages are about to be loaded anew with other grants (as many stages, the same groups), and
-  // lose all state by it. Steps in flight are given up; sessions wait, to be computed again from
-  // their tokens (those that do not fit any more when there is room again), and new ones queue. A
-  // session that `stages` can never hold fails (KV_NEVER_FITS): see CheckFits. From every state but
-  // kStopped; again, to go back to what was.
+  // The stages are about to be loaded anew, with other grants or elsewhere: any number of them, of
+  // the same layers and KV groups in all. They lose all state by it. Steps in flight are given up;
+  // sessions wait, to be computed again from their tokens (those that do not fit any more when
+  // there is room again), and new ones queue. A session that `stages` can never hold fails
+  // (KV_NEVER_FITS): see CheckFits. From every state but kStopped; again, to go back to what was.
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
-  // Stages are gone with all they held (a worker died), and may come back: as Suspend with the same
-  // grants. If Resume does not come within the recovery timeout after the step timeout, counted
-  // from the last sign of life, the sessions fail with `why`, and down() says so. From every state
-  // but kStopped.
-  void LoseStages(const absl::Status& why, TimePoint now);
+  // Stages are gone with all they held (a worker died), and may come back, there or elsewhere: as
+  // Suspend with the same stages. If neither Suspend nor Resume comes within `patience` after the
+  // step timeout, counted from the last sign of life, the sessions fail with `why`, and down() says
+  // so. From every state but kStopped.
+  void LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now);
   // The stages are loaded: sends the fence of `epoch`, newer than epoch(). Only when suspended.
   void Resume(uint64_t epoch, TimePoint now);
 

@@ -19,6 +19,27 @@ std::vector<std::string> NodesOf(const std::vector<EngineStage>& stages) {
   return nodes;
 }
 
+std::vector<double> PredictedMsOf(const std::vector<EngineStage>& stages) {
+  std::vector<double> ms;
+  ms.reserve(stages.size());
+  for (const EngineStage& stage : stages) {
+    ms.push_back(stage.predicted_ms);
+  }
+  return ms;
+}
+
+namespace {
+
+// Whether each stage computes what it did before, where it did: what is known of its speed holds.
+bool SamePlaces(const std::vector<EngineStage>& a, const std::vector<EngineStage>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const EngineStage& x, const EngineStage& y) {
+                      return x.node == y.node && x.layers == y.layers;
+                    });
+}
+
+}  // namespace
+
 void Engine::Impl::Start(TimePoint now) {
   fence_.Start(now);
   sender_.SendFence();
@@ -44,7 +65,7 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   for (auto& [id, session] : sessions_.all()) {
     book_.Rewind(session);
   }
-  if (fence_.FaultsGoOn()) {
+  if (fence_.FaultsGoOn() && !PlacesElsewhere()) {
     GoDown(DownStatus());
   }
   if (fence_.Recover(now)) {
@@ -59,6 +80,10 @@ void Engine::Impl::NoteSuspects() {
 }
 
 absl::Status Engine::Impl::DownStatus() const { return fence_.DownStatus(sender_.UnfencedNodes()); }
+
+bool Engine::Impl::PlacesElsewhere() const {
+  return fence_.stages_lost().ok() && host_->PlacesElsewhere(DownStatus());
+}
 
 void Engine::Impl::GoDown(const absl::Status& why) {
   fence_.GoDown();
@@ -113,7 +138,7 @@ void Engine::Impl::Tick(TimePoint now) {
     ++counters_.fences_failed;
     fence_.GiveUpFence(sender_.UnfencedNodes(), now);
   }
-  if (fence_.OutageTooLong(now)) {
+  if (fence_.OutageTooLong(now) && !PlacesElsewhere()) {
     GoDown(fence_.stages_lost().ok() ? DownStatus() : fence_.stages_lost());
   }
   if (fence_.BackoffOver(now)) {
@@ -137,8 +162,12 @@ absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) con
 }
 
 void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
-  STRATA_CHECK(stages.size() == config_.stages.size());
+  STRATA_CHECK(!stages.empty());
   fence_.Suspend();
+  if (!SamePlaces(config_.stages, stages)) {
+    timing_ = StepTiming(PredictedMsOf(stages), config_.step_timeout, config_.max_batch_tokens);
+    meter_ = StepMeter(stages.size());
+  }
   config_.stages = std::move(stages);
   // No stage has anything any more, so there is nothing to release either.
   in_flight_.Clear();
@@ -158,12 +187,12 @@ void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   ends_.ExpireDeadlines(now);
 }
 
-void Engine::Impl::LoseStages(const absl::Status& why, TimePoint now) {
+void Engine::Impl::LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now) {
   const TimePoint since = in_flight_.LastSign(now);
   NoteSuspects();
   Suspend(config_.stages, now);
   ends_.FailOffenders(NodesOf(config_.stages), why);
-  fence_.LoseStages(why, since, now);
+  fence_.LoseStages(why, since, patience, now);
 }
 
 void Engine::Impl::Resume(uint64_t epoch, TimePoint now) {

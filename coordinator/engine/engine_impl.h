@@ -42,8 +42,9 @@
 
 namespace strata {
 
-// Their names, by stage.
+// Their names, and what the plan predicts of them, by stage.
 std::vector<std::string> NodesOf(const std::vector<EngineStage>& stages);
+std::vector<double> PredictedMsOf(const std::vector<EngineStage>& stages);
 
 class Engine::Impl {
  public:
@@ -62,7 +63,7 @@ class Engine::Impl {
   void Stop(const absl::Status& why, TimePoint now);
   absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
-  void LoseStages(const absl::Status& why, TimePoint now);
+  void LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now);
   void Resume(uint64_t epoch, TimePoint now);
   std::optional<TimePoint> NextWake() const;
   void Tick(TimePoint now);
@@ -86,10 +87,13 @@ class Engine::Impl {
   // what is cached of it; what it does not name is released. Nothing else goes before its result
   // says what the stages really had.
   void SendResync(TimePoint now);
+  // Whether the host has other stages in mind for sessions that would fail.
+  bool PlacesElsewhere() const;
   void GoDown(const absl::Status& why);
   absl::Status DownStatus() const;
 
-  EngineConfig config_;  // Only Suspend changes it: the stages' grants.
+  EngineHost* const host_;
+  EngineConfig config_;  // Only Suspend changes it: the stages.
   EngineCounters counters_;
   StepTiming timing_;
   StepMeter meter_;

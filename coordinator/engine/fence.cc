@@ -45,15 +45,15 @@ bool Fence::HeedsLinkFault(uint64_t epoch) const {
   return epoch == epoch_ && (Is<Fencing>() || Is<Resync>() || Is<Running>());
 }
 
-void Fence::BeginOutage(TimePoint since, TimePoint now) {
+void Fence::BeginOutage(TimePoint since, nanoseconds patience, TimePoint now) {
   if (std::holds_alternative<NoOutage>(outage_)) {
-    outage_ = Waiting{std::max(now, since + step_timeout_) + recovery_timeout_};
+    outage_ = Waiting{std::max(now, since + step_timeout_) + patience};
   }
 }
 
 void Fence::Start(TimePoint now) {
   STRATA_CHECK(Is<New>());
-  BeginOutage(now, now);
+  BeginOutage(now, recovery_timeout_, now);
   state_ = Fencing{now};
 }
 
@@ -74,7 +74,7 @@ void Fence::OnCommitted() {
 void Fence::NoteFault(const absl::Status& status, TimePoint since, TimePoint now) {
   ++faults_in_a_row_;
   last_fault_ = status;
-  BeginOutage(since, now);
+  BeginOutage(since, recovery_timeout_, now);
 }
 
 bool Fence::FaultsGoOn() const { return faults_in_a_row_ > kMaxFaultsWithoutProgress && !down(); }
@@ -142,10 +142,11 @@ void Fence::Suspend() {
   stages_lost_ = absl::OkStatus();
 }
 
-void Fence::LoseStages(const absl::Status& why, TimePoint since, TimePoint now) {
+void Fence::LoseStages(const absl::Status& why, TimePoint since, nanoseconds patience,
+                       TimePoint now) {
   STRATA_CHECK(Is<Suspended>());
   last_fault_ = stages_lost_ = why;
-  BeginOutage(since, now);
+  BeginOutage(since, patience, now);
 }
 
 void Fence::Resume(uint64_t epoch, TimePoint now) {
@@ -154,7 +155,7 @@ void Fence::Resume(uint64_t epoch, TimePoint now) {
   faults_in_a_row_ = 0;
   last_fault_ = stages_lost_ = absl::OkStatus();
   outage_ = NoOutage{};
-  BeginOutage(now, now);
+  BeginOutage(now, recovery_timeout_, now);
   state_ = Fencing{now};
 }
 

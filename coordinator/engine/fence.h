@@ -84,8 +84,9 @@ class Fence {
 
   // The stages hold nothing, and are loaded anew.
   void Suspend();
-  // Suspended because of `why`; `since`: the last sign of life.
-  void LoseStages(const absl::Status& why, TimePoint since, TimePoint now);
+  // Suspended because of `why`; `since`: the last sign of life. The outage is too long `patience`
+  // after the step timeout, counted from there.
+  void LoseStages(const absl::Status& why, TimePoint since, nanoseconds patience, TimePoint now);
   // Out of being suspended: the fence of `epoch`, a newer one, is to be sent. What went wrong
   // before is forgotten.
   void Resume(uint64_t epoch, TimePoint now);
@@ -119,7 +120,7 @@ class Fence {
   bool Is() const {
     return std::holds_alternative<State>(state_);
   }
-  void BeginOutage(TimePoint since, TimePoint now);
+  void BeginOutage(TimePoint since, nanoseconds patience, TimePoint now);
 
   const nanoseconds step_timeout_;
   const nanoseconds recovery_timeout_;

@@ -15,6 +15,15 @@ namespace {
 
 uint64_t PagesFor(uint64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
+bool SamePlaces(const v1::Plan& a, const v1::Plan& b) {
+  const auto& x = OnlyPipeline(a).stages();
+  const auto& y = OnlyPipeline(b).stages();
+  return std::equal(
+      x.begin(), x.end(), y.begin(), y.end(), [](const v1::PlanStage& s, const v1::PlanStage& t) {
+        return OnlyRank(s).node() == OnlyRank(t).node() && s.first_layer() == t.first_layer();
+      });
+}
+
 bool IsIdle(const EngineSnapshot& snapshot) {
   return snapshot.state == PipelineState::kRunning && snapshot.steps_in_flight == 0 &&
          snapshot.sessions.empty() &&
@@ -68,6 +77,11 @@ void DeploymentWatch::CountState() {
   }
   if (resumed && deployment_->engine()->live_sessions() > 0) {
     world().Count(Rule::kResumed);
+    if (places_.has_value() && !SamePlaces(*places_, deployment_->plan()))
+      world().Count(Rule::kMoved);
+  }
+  if (state_ == DeploymentState::kReady) {
+    places_ = deployment_->plan();
   }
   awaiting_ = held && (state_ == DeploymentState::kWaiting ||
                        (awaiting_ && state_ == DeploymentState::kLoading));

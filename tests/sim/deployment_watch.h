@@ -4,6 +4,7 @@
 #define STRATA_TESTS_SIM_DEPLOYMENT_WATCH_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "coordinator/deployment/deployment.h"
 #include "coordinator/engine/engine.h"
@@ -33,6 +34,7 @@ class DeploymentWatch {
   const Deployment* const deployment_;
   DeploymentState state_ = DeploymentState::kWaiting;  // When it was looked at last.
   bool undone_ = false;                                // Its newest resize.
+  std::optional<v1::Plan> places_;                     // When it was ready last.
   bool awaiting_ = false;                              // Sessions waited for a lost node.
   EngineCounters seen_;
   PipelineState pipeline_ = PipelineState::kNew;

@@ -180,6 +180,21 @@ void FailLoads(Scenario* scenario, nanoseconds horizon, Random* random) {
   }
 }
 
+// Workers are lost and told to stop, and others take their layers.
+void MoveLayers(Scenario* scenario, nanoseconds horizon, Random* random) {
+  constexpr FaultKind kLosses[] = {FaultKind::kCrashWorker, FaultKind::kPowerOffWorker,
+                                   FaultKind::kPartitionWorker, FaultKind::kStallWorker,
+                                   FaultKind::kLeaveWorker};
+  scenario->moves = true;
+  scenario->workers = scenario->stages + random->Below(3);
+  scenario->layers = scenario->stages + random->Below(4);
+  for (uint32_t i = random->Between(1, 5); i > 0; --i) {
+    Fault fault = DrawFault(horizon, random);
+    fault.kind = kLosses[random->Below(std::size(kLosses))];
+    scenario->faults.push_back(fault);
+  }
+}
+
 template <typename T>
 std::vector<T> Pick(const std::vector<T>& all, const std::vector<size_t>& indices) {
   std::vector<T> picked;
@@ -280,6 +295,10 @@ Scenario MakeScenario(uint64_t seed) {
   if (seed % 8 == 3) {
     Random loads(Mix64(seed));
     FailLoads(&scenario, horizon, &loads);
+  }
+  if (seed % 8 == 4 || seed % 8 == 5) {
+    Random moves(Mix64(seed));
+    MoveLayers(&scenario, horizon, &moves);
   }
   if (seed % 8 == 1) {
     Random poison(Mix64(seed));

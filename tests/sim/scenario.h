@@ -62,6 +62,8 @@ struct Scenario {
   uint32_t forks_one_in = 0;  // How often a new sequence begins as a fork; 0: never.
   // Two stages of many layers whose rows take long: prompts beside answers go by waves.
   bool waves = false;
+  // Layers of lost and leaving workers go to others (RECOVERY_MOVE).
+  bool moves = false;
   // The only faults there are come from poison: a request without it must not fail by any.
   bool poison_only = false;
   std::vector<ClientRequest> requests;

@@ -250,6 +250,8 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
       {"REQUEST_BREAKS_STAGE", std::nullopt},
       {"PIPELINE_DOWN", std::nullopt},
       {"NODE_LOST", std::nullopt},
+      {"NO_ROOM", std::nullopt},
+      {"CLUSTER_CHANGED", std::nullopt},
       {"LINKS_NOT_OPENED", std::nullopt},
       {"LINK_NOT_OPENED", std::nullopt},
       {"LINK_NOT_EXPECTED", std::nullopt},
@@ -266,6 +268,9 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
   if (reason == kReasons.end() || status.message().empty()) {
     world().Fail(client.Name() + " failed with what no fault explains: " + Describe(status));
     return;
+  }
+  if (accepted && reason->first == "KV_NEVER_FITS") {
+    world().Fail(client.Name() + " was admitted, and failed for memory: " + Describe(status));
   }
   if (reason->second.has_value()) {
     world().Count(*reason->second);

@@ -1,11 +1,13 @@
 #include "tests/sim/sim_coordinator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "common/check.h"
+#include "common/limits.h"
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/deployment/recorded_epochs.h"
@@ -145,8 +147,62 @@ void SimCoordinator::Tick(bool by_time) {
   if (life_->deployments.Tick(Now(), /*reading=*/false)) {
     life_->deployments.LoadWhatWaits(life_->cluster);
   }
+  for (const uint64_t id : life_->deployments.WantPlacement(Now())) {
+    SearchNodes(id);
+  }
   Look(by_time);
   ScheduleWake();
+}
+
+// A plan takes its time, and nodes may come and go meanwhile.
+void SimCoordinator::SearchNodes(uint64_t id) {
+  life_->deployments.Find(id)->BeginSearch();
+  std::vector<Machine> machines;
+  for (const PlannerNode& node : life_->cluster.Snapshot(id).nodes) {
+    machines.push_back(MachineOf(node.name));
+  }
+  // Few machines have not room for any layers now and then.
+  const bool fits =
+      !machines.empty() && (machines.size() >= world().scenario.stages || !world().random.OneIn(3));
+  std::optional<v1::Plan> plan;
+  if (fits) plan = DrawPlanOn(world().scenario, std::move(machines), &world().random);
+  world().After(milliseconds(world().random.Between(1, 60)),
+                [this, incarnation = incarnation_, id, plan = std::move(plan)] {
+                  Turn(incarnation, [&] { OnPlanned(id, plan); });
+                });
+}
+
+void SimCoordinator::OnPlanned(uint64_t id, std::optional<v1::Plan> plan) {
+  Deployment* deployment = life_->deployments.Find(id);
+  if (deployment == nullptr) {
+    return;
+  }
+  absl::Status status = Error(absl::StatusCode::kResourceExhausted, "NO_ROOM", "no room");
+  if (plan.has_value()) {
+    status = absl::OkStatus();
+    for (v1::PlanStage& stage : *OnlyPipeline(&*plan)->mutable_stages()) {
+      v1::PlanRank* rank = OnlyRank(&stage);
+      const NodeRecord* node = life_->cluster.Find(rank->node());
+      if (node == nullptr || !node->alive || node->leaving()) {
+        status = Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED", "a node has left");
+      } else {
+        rank->set_incarnation(node->info.incarnation());
+      }
+    }
+  }
+  if (status.ok()) {
+    uint64_t pages = deployment->load_options().kv_tokens() / kPageTokens;
+    // The other nodes have little memory now and then.
+    if (world().random.OneIn(4)) pages = std::min<uint64_t>(pages, world().random.Between(2, 4));
+    const bool leaves = deployment->state() == DeploymentState::kReady;
+    status = deployment->Move(WithPages(*plan, pages));
+    if (status.ok() && leaves) world().Count(Rule::kMovedFromLeaving);
+  }
+  if (!status.ok()) {
+    world().Tell([&] { return "no other nodes: " + std::string(status.message()); });
+    world().Count(Rule::kFoundNoPlace);
+    deployment->SearchFailed(status);
+  }
 }
 
 void SimCoordinator::Look(bool by_time) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -82,6 +83,8 @@ class SimCoordinator : private DeploymentHost {
   void Turn(uint64_t incarnation, const std::function<void()>& what);
   void TickAgain();
   void Tick(bool by_time);
+  void SearchNodes(uint64_t id);
+  void OnPlanned(uint64_t id, std::optional<v1::Plan> plan);
   void Look(bool by_time);
   void ScheduleWake();
 

@@ -1,5 +1,6 @@
 #include "tests/sim/sim_model.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -30,6 +31,30 @@ class SimModel : public DeployedModel {
   const std::string weights_digest_ = kWeightsDigest;
 };
 
+v1::Plan PlanOn(const Scenario& scenario, uint32_t stages, std::vector<Machine> machines,
+                Random* random) {
+  for (uint32_t i = 0; i < stages; ++i) {
+    std::swap(machines[i],
+              machines[random->Between(i, static_cast<uint32_t>(machines.size()) - 1)]);
+  }
+  std::set<uint32_t> cuts = {0, scenario.layers};
+  while (cuts.size() < stages + 1) {
+    cuts.insert(random->Below(scenario.layers));
+  }
+  const std::vector<uint32_t> first_layers(cuts.begin(), cuts.end());
+  v1::Plan plan;
+  plan.mutable_numerics_class()->set_name(kNumericsClass);
+  v1::PlanPipeline* pipeline = plan.add_pipelines();
+  for (uint32_t i = 0; i < stages; ++i) {
+    v1::PlanStage* stage = pipeline->add_stages();
+    stage->add_ranks()->set_node(NodeName(machines[i]));
+    stage->set_first_layer(first_layers[i]);
+    stage->set_last_layer(first_layers[i + 1] - 1);
+    stage->set_predicted_ms(0.2);
+  }
+  return plan;
+}
+
 }  // namespace
 
 std::shared_ptr<const DeployedModel> MakeSimModel(const Scenario& scenario) {
@@ -41,25 +66,12 @@ v1::Plan DrawPlan(const Scenario& scenario, Random* random) {
   for (uint32_t i = 0; i < scenario.workers; ++i) {
     machines.push_back(static_cast<Machine>(i));
   }
-  for (uint32_t i = 0; i < scenario.stages; ++i) {
-    std::swap(machines[i], machines[random->Between(i, scenario.workers - 1)]);
-  }
-  std::set<uint32_t> cuts = {0, scenario.layers};
-  while (cuts.size() < scenario.stages + 1) {
-    cuts.insert(random->Below(scenario.layers));
-  }
-  const std::vector<uint32_t> first_layers(cuts.begin(), cuts.end());
-  v1::Plan plan;
-  plan.mutable_numerics_class()->set_name(kNumericsClass);
-  v1::PlanPipeline* pipeline = plan.add_pipelines();
-  for (uint32_t i = 0; i < scenario.stages; ++i) {
-    v1::PlanStage* stage = pipeline->add_stages();
-    stage->add_ranks()->set_node(NodeName(machines[i]));
-    stage->set_first_layer(first_layers[i]);
-    stage->set_last_layer(first_layers[i + 1] - 1);
-    stage->set_predicted_ms(0.2);
-  }
-  return plan;
+  return PlanOn(scenario, scenario.stages, std::move(machines), random);
+}
+
+v1::Plan DrawPlanOn(const Scenario& scenario, std::vector<Machine> machines, Random* random) {
+  const auto most = std::min(scenario.stages, static_cast<uint32_t>(machines.size()));
+  return PlanOn(scenario, random->Between(1, most), std::move(machines), random);
 }
 
 v1::Plan WithPages(v1::Plan plan, uint64_t kv_pages) {
@@ -75,6 +87,7 @@ v1::LoadOptions LoadOptionsOf(const Scenario& scenario, uint64_t kv_pages) {
   options.set_context(scenario.context);
   options.set_kv_tokens(kv_pages * kPageTokens);
   options.set_max_batch_tokens(scenario.max_batch_tokens);
+  options.set_recovery(scenario.moves ? v1::RECOVERY_MOVE : v1::RECOVERY_WAIT);
   return options;
 }
 
@@ -82,6 +95,9 @@ DeploymentOptions DeploymentOptionsOf(const Scenario& scenario) {
   DeploymentOptions options;
   options.step_timeout = scenario.step_timeout;
   options.recovery_timeout = scenario.step_timeout;
+  options.placement_timeout = std::chrono::seconds(6);
+  options.placement_grace = milliseconds(500);
+  options.placement_again = milliseconds(300);
   options.max_queued_requests = scenario.max_queued_requests;
   options.max_batch_items = scenario.max_batch_items;
   options.max_sessions = scenario.max_sessions;

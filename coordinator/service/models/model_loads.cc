@@ -111,16 +111,7 @@ absl::StatusOr<ModelLoads::Placeable> ModelLoads::CheckPlace(
                  "model '" + model->name + "' was registered anew while it was being placed")
         .Hint("try again");
   }
-  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    const v1::PlanRank& rank = OnlyRank(stage);
-    const NodeRecord* node = cluster_->Find(rank.node());
-    if (node == nullptr || !node->alive || node->unfit() ||
-        node->info.incarnation() != rank.incarnation()) {
-      return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
-                   "node '" + rank.node() + "' left while the model was being placed")
-          .Hint("try again");
-    }
-  }
+  RETURN_IF_ERROR(CheckStillThere(plan, *cluster_));
   RETURN_IF_ERROR(CheckStillFits(*model, options, plan, Snapshot(model->name)));
   Placeable placeable;
   if (Deployment* old = deployments_->OfModel(model->name)) {

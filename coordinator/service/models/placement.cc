@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "coordinator/cluster/problem_list.h"
 #include "coordinator/engine/step_timing.h"
+#include "coordinator/planner/replacement.h"
 #include "coordinator/service/request/chat_answer.h"
 
 namespace strata {
@@ -117,6 +118,10 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
     options.set_kv_tokens(uint64_t{options.context()} * options.sessions());
   }
   if (options.kv_dtype() == v1::KV_DTYPE_UNSPECIFIED) options.set_kv_dtype(v1::KV_DTYPE_F16);
+  if (options.recovery() == v1::RECOVERY_UNSPECIFIED) {
+    const bool by_hand = !options.nodes().empty() || !options.layers().empty();
+    options.set_recovery(by_hand ? v1::RECOVERY_WAIT : v1::RECOVERY_MOVE);
+  }
   if (options.max_batch_tokens() == 0) options.set_max_batch_tokens(defaults.max_batch_tokens);
   return options;
 }
@@ -151,6 +156,33 @@ absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::Lo
   }
   plan.add_why(FirstSteps(plan, options, step_timeout));
   return plan;
+}
+
+absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
+                                           const v1::LoadOptions& options,
+                                           const PlannerCluster& cluster, const v1::Plan& before,
+                                           nanoseconds step_timeout) {
+  return PlanReplacement({.before = before,
+                          .nodes = cluster.nodes,
+                          .layer_bytes = model.ForPlanner(options).layer_bytes,
+                          .options = options,
+                          .plan = [&](const v1::LoadOptions& asked) {
+                            return ChoosePlacement(model, asked, cluster, step_timeout);
+                          }});
+}
+
+absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster) {
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    const v1::PlanRank& rank = OnlyRank(stage);
+    const NodeRecord* node = cluster.Find(rank.node());
+    if (node == nullptr || !node->alive || node->unfit() ||
+        node->info.incarnation() != rank.incarnation()) {
+      return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
+                   "node '" + rank.node() + "' left while the model was being placed")
+          .Hint("try again");
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {

@@ -1,5 +1,5 @@
 // Placing a model: its load options completed, its plan chosen, and whether the plan still holds.
-// Pure functions over a snapshot of the cluster; any thread.
+// Pure functions, over a snapshot of the cluster where they take long; any thread.
 #ifndef STRATA_COORDINATOR_SERVICE_MODELS_PLACEMENT_H_
 #define STRATA_COORDINATOR_SERVICE_MODELS_PLACEMENT_H_
 
@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "coordinator/cluster/cluster_state.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/service/request/model_runtime.h"
 #include "strata/v1/admin.pb.h"
@@ -34,6 +35,13 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
 absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::LoadOptions& options,
                                          PlannerCluster cluster, nanoseconds step_timeout);
 
+// The best plan for a model that is placed as `before` says, on nodes of which some that it has are
+// gone: PlanReplacement. Errors: ChoosePlacement's.
+absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
+                                           const v1::LoadOptions& options,
+                                           const PlannerCluster& cluster, const v1::Plan& before,
+                                           nanoseconds step_timeout);
+
 // Whether two plans put the same layers on the same nodes with the same KV and numerics.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b);
 
@@ -46,6 +54,9 @@ std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& o
 // Weights on their way are not among it.
 std::vector<uint64_t> StageHostBytes(const ModelSpec& spec, const v1::LoadOptions& options,
                                      const v1::Plan& plan);
+
+// Whether the plan's nodes are there, in the lives that it names. ABORTED (CLUSTER_CHANGED).
+absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster);
 
 // Whether the plan's nodes have the memory for it in a newer snapshot: another load may have taken
 // it since. ABORTED (CLUSTER_CHANGED).

@@ -47,6 +47,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
       requests_(clock, &loop_, &deployments_, &keys_),
       loads_({.defaults = options.load, .deployment = options.deployment}, &loop_, models, store,
              &records_, &cluster_, &deployments_, this),
+      replacements_(options.deployment.step_timeout, &loop_, &tasks_, models, &cluster_,
+                    &deployments_),
       checks_(options.check_timeout, clock, &loop_, models, &cluster_, &deployments_, &streams_,
               &requests_, &wait_board_),
       nodes_(clock, &loop_, store, &records_, &cluster_, &deployments_, &loads_),
@@ -130,6 +132,7 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
   if (deployments_.Tick(now, reading)) {
     deployments_.LoadWhatWaits(cluster_);
   }
+  replacements_.Tick(now);
   if (const auto wake = deployments_.NextWake(); wake.has_value()) {
     next = std::min(next.value_or(*wake), *wake);
   }

@@ -29,6 +29,7 @@
 #include "coordinator/service/models/model_loads.h"
 #include "coordinator/service/models/models.h"
 #include "coordinator/service/models/record_writer.h"
+#include "coordinator/service/models/replacements.h"
 #include "coordinator/service/nodes/link_measurer.h"
 #include "coordinator/service/nodes/step_links.h"
 #include "coordinator/service/process/membership.h"
@@ -135,6 +136,7 @@ class Coordinator : private DeploymentHost {
   LinkMeasurer measurer_;
   LiveRequests requests_;
   ModelLoads loads_;
+  Replacements replacements_;
   ModelChecks checks_;
   NodeAdmin nodes_;
   Membership membership_;

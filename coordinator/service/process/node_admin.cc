@@ -46,7 +46,11 @@ absl::StatusOr<v1::Node> NodeAdmin::SetDraining(const std::string& name, bool dr
     if (info.has_value()) {
       RETURN_IF_ERROR(store_->SaveNode(name, *info, draining));
     }
-    const auto done = loop_->Call([&] { return cluster_->SetDraining(name, draining); });
+    const auto done = loop_->Call([&] {
+      const absl::Status set = cluster_->SetDraining(name, draining);
+      if (set.ok()) deployments_->OnNodeDraining(name, draining);
+      return set;
+    });
     RETURN_IF_ERROR(done.value_or(Stopping()));
   }
   return Get(name);

@@ -26,7 +26,7 @@ class NodeAdmin {
  public:
   // Nothing is owned; all outlive this. `cluster` and `deployments` are the loop's.
   NodeAdmin(const Clock* clock, EventLoop* loop, StateStore* store, RecordWriter* records,
-            ClusterState* cluster, const Deployments* deployments, ModelLoads* loads)
+            ClusterState* cluster, Deployments* deployments, ModelLoads* loads)
       : clock_(clock),
         loop_(loop),
         store_(store),
@@ -53,7 +53,7 @@ class NodeAdmin {
   StateStore* const store_;
   RecordWriter* const records_;
   ClusterState* const cluster_;
-  const Deployments* const deployments_;
+  Deployments* const deployments_;
   ModelLoads* const loads_;
 };
 

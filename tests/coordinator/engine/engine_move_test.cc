@@ -42,6 +42,53 @@ TEST(EngineMove, SessionsGoOnOverStagesLoadedAnew) {
   }
 }
 
+TEST(EngineMove, SessionsGoOnOverAnotherNumberOfStages) {
+  for (int moved = 0; moved < 40; ++moved) {
+    for (const uint32_t stages : {1u, 2u, 3u, 5u}) {
+      SCOPED_TRACE(std::to_string(stages) + " stages after " + std::to_string(moved) + " frames");
+      SimCluster cluster(MakeConfig(3));
+      cluster.Start();
+      cluster.Settle();
+      std::vector<SessionRequest> requests;
+      std::vector<std::shared_ptr<SinkRecord>> sinks;
+      for (uint32_t i = 0; i < 4; ++i) {
+        requests.push_back(MakeRequest("r" + std::to_string(i), 20 + 7 * i, 12));
+        sinks.push_back(cluster.Submit(requests.back()));
+      }
+      for (int i = 0; i < moved; ++i) {
+        cluster.Deliver(static_cast<uint32_t>(i % 4));
+      }
+      cluster.SuspendToMove(stages, 40);
+      cluster.Resume();
+      cluster.RunToEnd();
+      cluster.Settle();
+      for (size_t i = 0; i < sinks.size(); ++i) {
+        EXPECT_EQ(sinks[i]->tokens, Answer(requests[i]));
+      }
+      const EngineSnapshot snapshot = cluster.Snapshot();
+      EXPECT_EQ(snapshot.counters.ledger_mismatches, 0u);
+      ASSERT_EQ(snapshot.pipeline.stages.size(), stages);
+      EXPECT_GT(snapshot.pipeline.stages.back().steps, 0u);
+      EXPECT_EQ(snapshot.nodes.back(), "node" + std::to_string(stages - 1) + "-other");
+      cluster.ExpectEmpty();
+    }
+  }
+}
+
+TEST(EngineMove, WhatIsKnownOfAStagesSpeedHoldsWhereItStays) {
+  SimCluster cluster(MakeConfig(2));
+  cluster.Start();
+  cluster.Settle();
+  cluster.Submit(MakeRequest("r1", 60, 4));
+  cluster.RunToEnd();
+  const uint64_t steps = cluster.Snapshot().pipeline.stages[0].steps;
+  ASSERT_GT(steps, 0u);
+  cluster.Suspend(40);
+  EXPECT_EQ(cluster.Snapshot().pipeline.stages[0].steps, steps);
+  cluster.SuspendToMove(2, 40);
+  EXPECT_EQ(cluster.Snapshot().pipeline.stages[0].steps, 0u);
+}
+
 TEST(EngineMove, RowsAreDeliveredOnce) {
   SimCluster cluster(MakeConfig(2));
   cluster.Start();

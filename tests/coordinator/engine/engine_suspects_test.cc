@@ -68,7 +68,7 @@ class Suspects : public ::testing::TestWithParam<bool> {
       cluster->pending_fence.reset();
       cluster->engine().LoseStages(
           Error(absl::StatusCode::kUnavailable, "NODE_LOST", "node1 is lost").Node("node1"),
-          cluster->now());
+          cluster->config().recovery_timeout, cluster->now());
       cluster->Advance(milliseconds(200));
       cluster->Resume();
     }
@@ -220,7 +220,7 @@ TEST(StagesLost, SessionsWaitForThemAndGoOnWithTheSameTokens) {
     cluster.Deliver(static_cast<uint32_t>(i) % 3);
   }
   ASSERT_GT(sink->tokens.size(), 0u);
-  cluster.engine().LoseStages(BrokenLink(), cluster.now());
+  cluster.engine().LoseStages(BrokenLink(), cluster.config().recovery_timeout, cluster.now());
   EXPECT_EQ(cluster.Snapshot().state, PipelineState::kSuspended);
   cluster.Advance(std::chrono::seconds(8));
   EXPECT_FALSE(sink->ended());
@@ -239,7 +239,7 @@ TEST(StagesLost, SessionsFailWithTheLossWhenTheyDoNotComeBackInTime) {
   const nanoseconds patience = cluster.config().step_timeout + cluster.config().recovery_timeout;
   cluster.engine().LoseStages(
       Error(absl::StatusCode::kUnavailable, "NODE_LOST", "node1 is lost").Node("node1"),
-      cluster.now());
+      cluster.config().recovery_timeout, cluster.now());
   cluster.Advance(patience - milliseconds(1));
   EXPECT_FALSE(sink->ended());
   EXPECT_FALSE(cluster.engine().down());

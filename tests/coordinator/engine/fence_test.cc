@@ -110,7 +110,7 @@ TEST_F(FenceTest, LostStagesAreWaitedForLikeAnyOutage) {
   Run();
   fence_.Suspend();
   EXPECT_EQ(fence_.NextWake(), std::nullopt) << "a load takes as long as it takes";
-  fence_.LoseStages(Broken(), AtMs(0), AtMs(0));
+  fence_.LoseStages(Broken(), AtMs(0), milliseconds(800), AtMs(0));
   EXPECT_EQ(fence_.NextWake(), AtMs(10800));
   EXPECT_FALSE(fence_.stages_lost().ok());
   fence_.Resume(20, AtMs(5000));

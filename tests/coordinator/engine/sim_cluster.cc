@@ -106,8 +106,21 @@ void SimCluster::Suspend(uint64_t pages) {
   engine_->Suspend(config_.stages, now_);
 }
 
+void SimCluster::SuspendToMove(uint32_t stages, uint64_t pages) {
+  config_.stages = MakeConfig(stages, pages).stages;
+  for (EngineStage& stage : config_.stages) {
+    stage.node += "-other";
+  }
+  links.assign(stages, {});
+  results.clear();
+  pending_fence.reset();
+  stages_.clear();
+  engine_->Suspend(config_.stages, now_);
+}
+
 void SimCluster::Resume() {
   config_.epoch = newest_fence_ + 1;
+  stages_.resize(config_.stages.size());
   for (uint32_t s = 0; s < config_.stages.size(); ++s) {
     stages_[s] = factory_(config_, s);
   }

@@ -150,7 +150,9 @@ class SimCluster : public EngineHost {
 
   // Suspends the engine; frames under way stay under way.
   void Suspend(uint64_t pages);
-  // Fresh stages with the grants of the last Suspend, and the fence of a new epoch.
+  // The same for as many stages, on other nodes; frames under way are lost.
+  void SuspendToMove(uint32_t stages, uint64_t pages);
+  // Fresh stages of the last Suspend, and the fence of a new epoch.
   void Resume();
 
   // Fails the test unless no page and no sequence is left anywhere.

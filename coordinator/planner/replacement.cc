@@ -1,0 +1,207 @@
+#include "coordinator/planner/replacement.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/plan.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+// A plan with less of the best one's predicted speed is not taken for what it moves.
+constexpr double kFastEnough = 0.8;
+// Of one lost node: which nodes are tried in its place, and at how many cuts its neighbours share
+// its layers.
+constexpr size_t kMostSpares = 64;
+constexpr uint32_t kMostCuts = 128;
+
+struct Part {
+  std::string node;
+  uint32_t first_layer = 0;
+  uint32_t last_layer = 0;
+};
+
+v1::LoadOptions Pinned(v1::LoadOptions options, const std::vector<Part>& parts) {
+  options.clear_nodes();
+  options.clear_layers();
+  for (const Part& part : parts) {
+    v1::LoadOptions::PinnedLayers* pin = options.add_layers();
+    pin->set_node(part.node);
+    pin->set_first_layer(part.first_layer);
+    pin->set_last_layer(part.last_layer);
+  }
+  return options;
+}
+
+class Search {
+ public:
+  explicit Search(const ReplacementRequest& request) : request_(request) {
+    for (const v1::PlanStage& stage : OnlyPipeline(request.before).stages()) {
+      parts_.push_back({OnlyRank(stage).node(), stage.first_layer(), stage.last_layer()});
+    }
+    for (const PlannerNode& node : request.nodes) {
+      const bool used = std::any_of(parts_.begin(), parts_.end(),
+                                    [&](const Part& part) { return part.node == node.name; });
+      if (!used) spares_.push_back(&node);
+    }
+    // The fastest first.
+    std::stable_sort(spares_.begin(), spares_.end(),
+                     [](const PlannerNode* a, const PlannerNode* b) {
+                       return a->read_bytes_per_s > b->read_bytes_per_s;
+                     });
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (Find(parts_[i].node) == nullptr) lost_.push_back(i);
+    }
+  }
+
+  absl::StatusOr<v1::Plan> Run() {
+    TryOthersInTheirPlace();
+    TryNeighbours();
+    v1::LoadOptions open = Pinned(request_.options, {});
+    absl::StatusOr<v1::Plan> anew = request_.plan(open);
+    if (anew.ok()) {
+      Add(*anew);
+    }
+    if (plans_.empty()) {
+      return anew.ok() ? OtherNumerics(*anew) : anew.status();
+    }
+    double best = 0;
+    for (const v1::Plan& plan : plans_) best = std::max(best, plan.predicted_tokens_per_s());
+    const v1::Plan* chosen = nullptr;
+    uint64_t least = 0;
+    for (const v1::Plan& plan : plans_) {
+      if (plan.predicted_tokens_per_s() < kFastEnough * best) {
+        continue;
+      }
+      const uint64_t moved = MovedBytes(request_.before, plan, request_.layer_bytes);
+      const bool better =
+          chosen == nullptr || moved < least ||
+          (moved == least && plan.predicted_tokens_per_s() > chosen->predicted_tokens_per_s());
+      if (better) {
+        chosen = &plan;
+        least = moved;
+      }
+    }
+    return *chosen;
+  }
+
+ private:
+  const PlannerNode* Find(const std::string& name) const {
+    for (const PlannerNode& node : request_.nodes) {
+      if (node.name == name) return &node;
+    }
+    return nullptr;
+  }
+
+  void TryParts(const std::vector<Part>& parts) {
+    if (absl::StatusOr<v1::Plan> plan = request_.plan(Pinned(request_.options, parts)); plan.ok()) {
+      Add(*std::move(plan));
+    }
+  }
+
+  void Add(v1::Plan plan) {
+    const bool same = plan.numerics_class().name() == request_.before.numerics_class().name();
+    if (same && HasDisk(plan)) {
+      plans_.push_back(std::move(plan));
+    }
+  }
+
+  bool HasDisk(const v1::Plan& plan) const {
+    const auto& stages = OnlyPipeline(plan).stages();
+    return std::all_of(stages.begin(), stages.end(), [this](const v1::PlanStage& stage) {
+      const PlannerNode* node = Find(OnlyRank(stage).node());
+      return node != nullptr && stage.weight_bytes() <= node->cache_bytes;
+    });
+  }
+
+  void TryOthersInTheirPlace() {
+    if (lost_.empty() || spares_.size() < lost_.size()) {
+      return;
+    }
+    std::vector<Part> parts = parts_;
+    if (lost_.size() == 1) {
+      for (size_t i = 0; i < std::min(spares_.size(), kMostSpares); ++i) {
+        parts[lost_[0]].node = spares_[i]->name;
+        TryParts(parts);
+      }
+      return;
+    }
+    for (size_t i = 0; i < lost_.size(); ++i) {
+      parts[lost_[i]].node = spares_[i]->name;
+    }
+    TryParts(parts);
+  }
+
+  // The layers of one lost part go to the parts beside it, cut anywhere.
+  void TryNeighbours() {
+    if (lost_.size() != 1 || parts_.size() < 2) {
+      return;
+    }
+    const size_t lost = lost_[0];
+    const Part& part = parts_[lost];
+    const uint32_t layers = part.last_layer - part.first_layer + 1;
+    const bool before = lost > 0;
+    const bool behind = lost + 1 < parts_.size();
+    const uint32_t step = std::max(1u, layers / kMostCuts);
+    for (uint32_t taken = 0; taken <= layers; taken += step) {
+      // The part before takes so many, the one behind the others.
+      if ((taken > 0 && !before) || (taken < layers && !behind)) {
+        continue;
+      }
+      std::vector<Part> parts = parts_;
+      if (before) parts[lost - 1].last_layer += taken;
+      if (behind) parts[lost + 1].first_layer -= layers - taken;
+      parts.erase(parts.begin() + static_cast<ptrdiff_t>(lost));
+      TryParts(parts);
+    }
+  }
+
+  absl::Status OtherNumerics(const v1::Plan& plan) const {
+    if (plan.numerics_class().name() == request_.before.numerics_class().name()) {
+      return Error(absl::StatusCode::kResourceExhausted, "NO_DISK",
+                   "the disks of the nodes that are left have no room for its weights")
+          .Hint("free space on the disk of their --data-dir, or add a worker");
+    }
+    return Error(absl::StatusCode::kFailedPrecondition, "NUMERICS_CHANGED",
+                 "the nodes that are left compute in another class (" +
+                     plan.numerics_class().name() + ")")
+        .Hint("add a worker of the kind that was lost, or load the model anew");
+  }
+
+  const ReplacementRequest& request_;
+  std::vector<Part> parts_;
+  std::vector<const PlannerNode*> spares_;
+  std::vector<size_t> lost_;  // Indices of parts_.
+  std::vector<v1::Plan> plans_;
+};
+
+}  // namespace
+
+uint64_t MovedBytes(const v1::Plan& before, const v1::Plan& after,
+                    const std::vector<uint64_t>& layer_bytes) {
+  std::map<uint32_t, std::string> held;  // By layer.
+  for (const v1::PlanStage& stage : OnlyPipeline(before).stages()) {
+    for (uint32_t layer = stage.first_layer(); layer <= stage.last_layer(); ++layer) {
+      held[layer] = OnlyRank(stage).node();
+    }
+  }
+  uint64_t moved = 0;
+  for (const v1::PlanStage& stage : OnlyPipeline(after).stages()) {
+    for (uint32_t layer = stage.first_layer(); layer <= stage.last_layer(); ++layer) {
+      const auto it = held.find(layer);
+      const bool stays = it != held.end() && it->second == OnlyRank(stage).node();
+      moved += stays || layer >= layer_bytes.size() ? 0 : layer_bytes[layer];
+    }
+  }
+  return moved;
+}
+
+absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request) {
+  return Search(request).Run();
+}
+
+}  // namespace strata

@@ -1,0 +1,37 @@
+// Where a placed model's layers go when nodes that held some are gone, or are to be freed. Pure.
+#ifndef STRATA_COORDINATOR_PLANNER_REPLACEMENT_H_
+#define STRATA_COORDINATOR_PLANNER_REPLACEMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/planner/planner.h"
+#include "strata/v1/types.pb.h"
+
+namespace strata {
+
+struct ReplacementRequest {
+  v1::Plan before;
+  std::vector<PlannerNode> nodes;     // That are left.
+  std::vector<uint64_t> layer_bytes;  // PlannerModel's.
+  // What the model is placed with; nodes and layers that it names bind no longer.
+  v1::LoadOptions options;
+  // MakePlan with these options over `nodes`, or what else makes a plan of them.
+  std::function<absl::StatusOr<v1::Plan>(const v1::LoadOptions& options)> plan;
+};
+
+// Of the plans in the numerics class of before that the planner predicts at least 80 % of the best
+// one's tokens a second for, the one by which the fewest bytes of weights come to nodes that have
+// not held them: with another node in the place of each lost one, with the layers of one lost node
+// at its neighbours', or placed anew. Where there is none, why placing anew fails.
+absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request);
+
+// Bytes of layers that `after` has on nodes on which `before` has not.
+uint64_t MovedBytes(const v1::Plan& before, const v1::Plan& after,
+                    const std::vector<uint64_t>& layer_bytes);
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_PLANNER_REPLACEMENT_H_

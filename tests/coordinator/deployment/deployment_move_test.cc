@@ -1,0 +1,321 @@
+// A model whose layers go to other nodes while its requests wait.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/plan.h"
+#include "common/status.h"
+#include "coordinator/deployment/deployment.h"
+#include "tests/coordinator/deployment/deployment_fixture.h"
+
+namespace strata {
+namespace {
+
+using std::chrono::seconds;
+
+class DeploymentMove : public DeploymentTest {
+ protected:
+  DeploymentMove() {
+    v1::LoadOptions options = MakeOptions(512);
+    options.set_recovery(v1::RECOVERY_MOVE);
+    moves_ = std::make_unique<Deployment>(kId, std::make_shared<TestModel>(), MakePlan(32), options,
+                                          RotaryBlob(), DeploymentOptions(), &host_);
+    moves_->OnRecorded(moves_->Record().plan.epoch(), absl::OkStatus());
+    moves_->Load({{"a", 11}, {"b", 12}});
+    Ready({"a", "b"});
+    AckAndLink({"a", "b"});
+    Commit("b", 12, 2, 32);
+    EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  }
+
+  // Stages of equal numbers of layers on these nodes, in their lives.
+  static v1::Plan PlanOn(const std::vector<std::pair<std::string, uint64_t>>& nodes,
+                         uint64_t pages = 32) {
+    v1::Plan plan;
+    plan.mutable_numerics_class()->set_name("test-1");
+    v1::PlanPipeline* pipeline = plan.add_pipelines();
+    uint32_t layer = 0;
+    for (const auto& [node, incarnation] : nodes) {
+      v1::PlanStage* stage = pipeline->add_stages();
+      stage->add_ranks()->set_node(node);
+      stage->mutable_ranks(0)->set_incarnation(incarnation);
+      stage->set_first_layer(layer);
+      layer += static_cast<uint32_t>(4 / nodes.size());
+      stage->set_last_layer(layer - 1);
+      stage->add_kv_pages(pages);
+    }
+    return plan;
+  }
+
+  void Ready(const std::vector<std::string>& nodes) {
+    v1::LoadProgress progress;
+    progress.set_deployment(kId);
+    progress.set_epoch(moves_->plan().epoch());
+    progress.set_phase(v1::LoadProgress::PHASE_READY);
+    for (const std::string& node : nodes) moves_->OnLoadProgress(node, progress);
+  }
+  void AckAndLink(const std::vector<std::string>& nodes) {
+    v1::FenceAck ack;
+    ack.set_deployment(kId);
+    ack.set_epoch(moves_->plan().epoch());
+    for (const std::string& node : nodes) moves_->pipeline()->OnFenceAck(node, ack);
+    host_.OpenLast();
+  }
+  // The result of the frame sent last, as these many stages would give it.
+  void Commit(const std::string& last, uint64_t incarnation, uint32_t stages, uint64_t pages) {
+    v1::LinkOpen open;
+    open.set_from_node(last);
+    open.set_from_incarnation(incarnation);
+    open.set_epoch(moves_->plan().epoch());
+    open.set_to_stage(stages);
+    const auto link = moves_->pipeline()->AcceptResults(open);
+    ASSERT_TRUE(link.has_value());
+    const v1::StepFrame& frame = host_.frames.back().header;
+    ResultMessage result;
+    result.header.set_deployment(kId);
+    result.header.set_epoch(frame.epoch());
+    result.header.set_step(frame.step());
+    for (uint32_t s = 0; s < stages; ++s) {
+      v1::StageKv* stage = result.header.add_stages();
+      stage->set_stage(s);
+      stage->add_total_pages(pages);
+      stage->add_free_pages(pages);
+    }
+    moves_->pipeline()->OnResult(*link, std::move(result));
+  }
+  absl::Status TrySubmit(const std::string& id, const std::shared_ptr<Sink>& sink) {
+    SessionRequest request;
+    request.key = request.request_id = id;
+    request.prompt.assign(10, 1);
+    request.max_tokens = 10;
+    return moves_->engine()->Submit(std::move(request), sink, host_.Now());
+  }
+  std::shared_ptr<Sink> Ask(const std::string& id) {
+    auto sink = std::make_shared<Sink>();
+    const absl::Status status = TrySubmit(id, sink);
+    EXPECT_TRUE(status.ok()) << status;
+    return sink;
+  }
+
+  std::unique_ptr<Deployment> moves_;
+};
+
+TEST_F(DeploymentMove, SessionsGoOnOnOtherNodesInAnotherNumberOfStages) {
+  const auto sink = Ask("r1");
+  EXPECT_FALSE(moves_->WantsPlacement(host_.now));
+  moves_->OnNodeLost("b");
+  EXPECT_EQ(moves_->state(), DeploymentState::kWaiting);
+  ASSERT_TRUE(moves_->WantsPlacement(host_.now));
+  moves_->BeginSearch();
+  EXPECT_FALSE(moves_->WantsPlacement(host_.now + seconds(60))) << "somebody looks";
+  const int records = host_.records_asked;
+  const uint64_t epoch = moves_->plan().epoch();
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}})).ok());
+  EXPECT_EQ(moves_->state(), DeploymentState::kLoading);
+  EXPECT_GT(host_.records_asked, records) << "a restart finds it there";
+  EXPECT_GT(moves_->plan().epoch(), epoch);
+  const v1::Load load = host_.TakeLoads("a").back();
+  EXPECT_EQ(load.stage_count(), 1u);
+  EXPECT_EQ(load.last_layer(), 3u);
+  Ready({"a"});
+  AckAndLink({"a"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  ASSERT_TRUE(host_.frames.back().header.resync());
+  Commit("a", 11, 1, 32);
+  EXPECT_EQ(host_.frames.back().header.items(0).sequence().request_id(), "r1");
+  EXPECT_EQ(host_.frames.back().header.items(0).position(), 0u) << "from its tokens";
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, RequestsThatComeMeanwhileQueueEvenWithoutOthers) {
+  moves_->OnNodeLost("b");
+  moves_->Tick(host_.now);
+  EXPECT_TRUE(moves_->serves());
+  const auto sink = Ask("r1");
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  EXPECT_TRUE(moves_->serves());
+  moves_->Tick(host_.now);
+  Ready({"a", "c"});
+  AckAndLink({"a", "c"});
+  Commit("c", 7, 2, 32);
+  EXPECT_EQ(host_.frames.back().header.items(0).sequence().request_id(), "r1");
+}
+
+TEST_F(DeploymentMove, WhereNoNodesAreFoundItLooksAgainAndTheRequestsFailInTheEnd) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLost("b");
+  moves_->BeginSearch();
+  moves_->SearchFailed(
+      Error(absl::StatusCode::kResourceExhausted, "KV_TARGET", "3 GiB are missing"));
+  EXPECT_EQ(ReasonOf(moves_->problem()), "KV_TARGET") << "status says what is missing";
+  moves_->SetWaitingFor({"b"});
+  EXPECT_EQ(ReasonOf(moves_->problem()), "KV_TARGET");
+  EXPECT_FALSE(moves_->WantsPlacement(host_.now));
+  EXPECT_TRUE(moves_->WantsPlacement(host_.now + DeploymentOptions().placement_again));
+  host_.now += seconds(1);
+  moves_->OnNodeJoined("c");
+  EXPECT_TRUE(moves_->WantsPlacement(host_.now)) << "at once";
+  host_.now += DeploymentOptions().placement_timeout;
+  moves_->Tick(host_.now);
+  EXPECT_TRUE(sink->failed.ok());
+  host_.now += DeploymentOptions().step_timeout;
+  moves_->Tick(host_.now);
+  EXPECT_EQ(ReasonOf(sink->failed), "NODE_LOST");
+  EXPECT_EQ(moves_->engine(), nullptr);
+  EXPECT_TRUE(moves_->WantsPlacement(host_.now)) << "the model still looks for nodes";
+  EXPECT_TRUE(moves_->Move(PlanOn({{"a", 11}})).ok());
+  Ready({"a"});
+  AckAndLink({"a"});
+  EXPECT_TRUE(moves_->serves());
+}
+
+TEST_F(DeploymentMove, APlacementThatCouldNotHoldARequestIsRefused) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLost("b");
+  EXPECT_EQ(ReasonOf(moves_->Move(PlanOn({{"a", 11}}, /*pages=*/1))), "KV_IN_USE");
+  v1::Plan other = PlanOn({{"a", 11}});
+  other.mutable_numerics_class()->set_name("test-2");
+  EXPECT_EQ(ReasonOf(moves_->Move(other)), "NUMERICS_CHANGED");
+  EXPECT_EQ(moves_->state(), DeploymentState::kWaiting);
+  EXPECT_TRUE(sink->failed.ok());
+  EXPECT_TRUE(moves_->Move(PlanOn({{"a", 11}})).ok());
+  EXPECT_EQ(ReasonOf(moves_->Move(PlanOn({{"a", 11}}))), "NOT_READY") << "it moves already";
+}
+
+TEST_F(DeploymentMove, TheLostNodesReturnIsAsGoodAsAnother) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLost("b");
+  moves_->BeginSearch();
+  moves_->Load({{"a", 11}, {"b", 13}});
+  EXPECT_EQ(ReasonOf(moves_->Move(PlanOn({{"a", 11}}))), "NOT_READY") << "found too late";
+  moves_->SearchFailed(absl::UnavailableError("too late"));
+  EXPECT_TRUE(moves_->problem().ok());
+  Ready({"a", "b"});
+  AckAndLink({"a", "b"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, ANodeThatIsLostDuringTheMoveIsReplacedToo) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLost("b");
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  moves_->OnNodeLost("c");
+  ASSERT_TRUE(moves_->WantsPlacement(host_.now));
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  Ready({"a", "d"});
+  AckAndLink({"a", "d"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, ALeavingNodeIsLeftWithAllRequests) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLeaving("b");
+  EXPECT_TRUE(moves_->serves());
+  ASSERT_TRUE(moves_->WantsPlacement(host_.now));
+  moves_->BeginSearch();
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  EXPECT_EQ(host_.TakeUnloads("b").size(), 1u) << "it may stop now";
+  Ready({"a", "c"});
+  AckAndLink({"a", "c"});
+  Commit("c", 7, 2, 32);
+  EXPECT_TRUE(moves_->serves());
+  EXPECT_EQ(host_.frames.back().header.items(0).sequence().request_id(), "r1");
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, WhereNothingElseHasRoomALeavingNodesRequestsEndFirst) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLeaving("b");
+  moves_->BeginSearch();
+  moves_->SearchFailed(absl::ResourceExhaustedError("no room"));
+  EXPECT_FALSE(moves_->serves());
+  moves_->Tick(host_.now);
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(moves_->engine()->Cancel("r1", absl::OkStatus(), host_.now));
+  moves_->Tick(host_.now);
+  EXPECT_EQ(moves_->state(), DeploymentState::kWaiting);
+}
+
+TEST_F(DeploymentMove, ADrainedNodeIsLeftUnlessItIsTakenBackBefore) {
+  moves_->OnNodeDraining("elsewhere", true);
+  EXPECT_FALSE(moves_->WantsPlacement(host_.now));
+  moves_->OnNodeDraining("b", true);
+  EXPECT_TRUE(moves_->WantsPlacement(host_.now));
+  EXPECT_TRUE(moves_->serves());
+  moves_->OnNodeDraining("b", false);
+  EXPECT_FALSE(moves_->WantsPlacement(host_.now));
+  moves_->OnNodeDraining("b", true);
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  Ready({"a", "c"});
+  AckAndLink({"a", "c"});
+  EXPECT_TRUE(moves_->serves());
+  EXPECT_FALSE(moves_->WantsPlacement(host_.now + seconds(60)));
+}
+
+// Breaks the pipeline's links until the deployment does something about it.
+TEST_F(DeploymentMove, APipelineThatCannotBeMendedIsPlacedAnewUnlessThatIsInVain) {
+  const auto sink = Ask("r1");
+  const auto break_links = [&] {
+    for (int i = 0; i < 200 && moves_->state() == DeploymentState::kReady; ++i) {
+      v1::LinkFault fault;
+      fault.set_deployment(kId);
+      fault.set_epoch(moves_->engine()->epoch());
+      *fault.mutable_error() =
+          Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED", "no route").Node("b").Detail();
+      moves_->pipeline()->OnLinkFault("a", fault);
+      moves_->Tick(host_.now);
+      if (moves_->engine() != nullptr && moves_->engine()->down()) return;
+      host_.now = moves_->NextWake().value_or(host_.now + seconds(1));
+      moves_->Tick(host_.now);
+    }
+  };
+  for (int i = 0; i < 3; ++i) {
+    break_links();
+    ASSERT_EQ(moves_->state(), DeploymentState::kWaiting) << i;
+    EXPECT_TRUE(sink->failed.ok());
+    ASSERT_TRUE(moves_->WantsPlacement(host_.now));
+    ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+    Ready({"a", "c"});
+    AckAndLink({"a", "c"});
+    ASSERT_EQ(moves_->state(), DeploymentState::kReady);
+  }
+  break_links();
+  EXPECT_EQ(ReasonOf(sink->failed), "PIPELINE_DOWN") << "it never got any further";
+}
+
+TEST_F(DeploymentMove, AModelToBeLoadedWaitsAWhileForItsNodes) {
+  v1::LoadOptions options = MakeOptions(512);
+  options.set_recovery(v1::RECOVERY_MOVE);
+  Deployment restored(kId + 1, std::make_shared<TestModel>(), MakePlan(32), options, RotaryBlob(),
+                      DeploymentOptions(), &host_);
+  const TimePoint at = host_.now + DeploymentOptions().placement_grace;
+  EXPECT_FALSE(restored.WantsPlacement(at - milliseconds(1)));
+  EXPECT_TRUE(restored.WantsPlacement(at));
+  EXPECT_EQ(restored.NextWake(), at);
+}
+
+TEST_F(DeploymentMove, OtherwiseItNeverLeavesItsNodes) {
+  for (const v1::Recovery recovery : {v1::RECOVERY_WAIT, v1::RECOVERY_OFF}) {
+    v1::LoadOptions options = MakeOptions(512);
+    options.set_recovery(recovery);
+    moves_ = std::make_unique<Deployment>(kId, std::make_shared<TestModel>(), MakePlan(32), options,
+                                          RotaryBlob(), DeploymentOptions(), &host_);
+    moves_->OnRecorded(moves_->Record().plan.epoch(), absl::OkStatus());
+    moves_->Load({{"a", 11}, {"b", 12}});
+    Ready({"a", "b"});
+    AckAndLink({"a", "b"});
+    const auto sink = Ask("r1");
+    moves_->OnNodeDraining("b", true);
+    moves_->OnNodeLost("b");
+    EXPECT_FALSE(moves_->WantsPlacement(host_.now + seconds(3600)));
+    EXPECT_EQ(sink->failed.ok(), recovery == v1::RECOVERY_WAIT);
+    EXPECT_EQ(moves_->state(), DeploymentState::kWaiting);
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,174 @@
+#include "coordinator/planner/replacement.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/plan.h"
+#include "common/status.h"
+#include "tests/coordinator/planner/planner_testing.h"
+
+namespace strata {
+namespace {
+
+using testing::ExpectValid;
+using testing::kGiB;
+using testing::kMiB;
+using testing::MakeCluster;
+using testing::MakeModel;
+using testing::MakeNode;
+using testing::MakeRequest;
+
+constexpr PlannerLink kLan{0.2, 1e8};
+// Enough for half of the layers, and no more than that.
+constexpr uint64_t kHalf = 1100 * kMiB;
+
+// Layers a node holds in a plan, as "a:0-3".
+std::string Placed(const v1::Plan& plan) {
+  std::string text;
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    text += (text.empty() ? "" : ",") + OnlyRank(stage).node() + ":" +
+            std::to_string(stage.first_layer()) + "-" + std::to_string(stage.last_layer());
+  }
+  return text;
+}
+
+class Replacing {
+ public:
+  explicit Replacing(std::vector<PlannerNode> nodes, uint32_t layers = 12)
+      : all_(MakeCluster(std::move(nodes), kLan)),
+        model_(MakeModel(layers, 2048, 5632, 16, 16, 32000)),
+        request_(MakeRequest(v1::PLAN_GOAL_LATENCY, 2048)) {}
+
+  v1::Plan Before(const std::vector<std::pair<std::string, uint32_t>>& last_layers) {
+    PlannerRequest pinned = request_;
+    uint32_t first = 0;
+    for (const auto& [node, last] : last_layers) {
+      auto* pin = pinned.options.add_layers();
+      pin->set_node(node);
+      pin->set_first_layer(first);
+      pin->set_last_layer(last);
+      first = last + 1;
+    }
+    return MakePlan(all_, model_, pinned).value();
+  }
+
+  absl::StatusOr<v1::Plan> Without(const v1::Plan& before, const std::vector<std::string>& lost) {
+    PlannerCluster left = all_;
+    for (const std::string& name : lost) {
+      for (size_t i = 0; i < left.nodes.size(); ++i) {
+        if (left.nodes[i].name == name) {
+          left.nodes.erase(left.nodes.begin() + static_cast<ptrdiff_t>(i));
+          left.links.pop_back();
+          for (auto& row : left.links) row.pop_back();  // All links are alike.
+        }
+      }
+    }
+    ReplacementRequest request{.before = before,
+                               .nodes = left.nodes,
+                               .layer_bytes = model_.layer_bytes,
+                               .options = request_.options,
+                               .plan = [&](const v1::LoadOptions& options) {
+                                 PlannerRequest asked = request_;
+                                 asked.options = options;
+                                 return MakePlan(left, model_, asked);
+                               }};
+    request.options.add_nodes("a");  // Named nodes bind no longer.
+    const auto plan = PlanReplacement(request);
+    if (plan.ok()) ExpectValid(left, model_, request_, *plan);
+    return plan;
+  }
+
+  PlannerCluster all_;
+  PlannerModel model_;
+  PlannerRequest request_;
+};
+
+TEST(Replacement, ASpareNodeTakesALostOnesLayersAndTheOthersKeepTheirs) {
+  Replacing r({MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
+               MakeNode("c", kHalf, 40, 1000)});
+  EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value()), "a:0-5,c:6-11");
+  EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"a"}).value()), "c:0-5,b:6-11");
+}
+
+TEST(Replacement, TheFasterSpareIsTaken) {
+  Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
+               MakeNode("slow", 8 * kGiB, 20, 500), MakeNode("fast", 8 * kGiB, 60, 2000)});
+  const auto plan = r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"});
+  EXPECT_EQ(Placed(plan.value()), "a:0-5,fast:6-11");
+}
+
+TEST(Replacement, WithoutASpareTheNeighboursTakeTheLayers) {
+  Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
+               MakeNode("c", 8 * kGiB, 40, 1000)});
+  const v1::Plan before = r.Before({{"a", 3}, {"b", 7}, {"c", 11}});
+  const v1::Plan after = r.Without(before, {"b"}).value();
+  uint64_t lost = 0;
+  for (uint32_t layer = 4; layer <= 7; ++layer) lost += r.model_.layer_bytes[layer];
+  EXPECT_EQ(MovedBytes(before, after, r.model_.layer_bytes), lost) << Placed(after);
+  EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"a", "c"}).value()), "b:0-11");
+}
+
+TEST(Replacement, TwoLostNodesAreReplacedByTwoSpares) {
+  Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
+               MakeNode("c", 8 * kGiB, 40, 1000), MakeNode("d", 8 * kGiB, 41, 1000),
+               MakeNode("e", 8 * kGiB, 40, 1000)});
+  const v1::Plan before = r.Before({{"a", 3}, {"b", 7}, {"c", 11}});
+  EXPECT_EQ(Placed(r.Without(before, {"a", "c"}).value()), "d:0-3,b:4-7,e:8-11");
+}
+
+TEST(Replacement, MuchSlowerPlacesAreNotTakenForTheWeightsTheySave) {
+  Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
+               MakeNode("snail", 8 * kGiB, 2, 100)});
+  const v1::Plan after = r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value();
+  EXPECT_EQ(Placed(after), "a:0-11") << "as fast as it was; the spare would take most of the time";
+}
+
+TEST(Replacement, ADiskWithoutRoomIsLeftOut) {
+  std::vector<PlannerNode> nodes = {
+      MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
+      MakeNode("full", kHalf, 60, 1000), MakeNode("c", kHalf, 40, 1000)};
+  nodes[2].cache_bytes = kMiB;
+  Replacing r(nodes);
+  EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value()), "a:0-5,c:6-11");
+}
+
+TEST(Replacement, NodesOfOtherNumericsDoNotTakeOver) {
+  std::vector<PlannerNode> nodes = {MakeNode("a", 8 * kGiB, 40, 1000),
+                                    MakeNode("other", 8 * kGiB, 400, 1000)};
+  nodes[1].numerics = "mlx-1";
+  Replacing r(nodes);
+  const auto plan = r.Without(r.Before({{"a", 11}}), {"a"});
+  EXPECT_EQ(ReasonOf(plan.status()), "NUMERICS_CHANGED");
+}
+
+TEST(Replacement, WhereNothingFitsItSaysWhatIsMissing) {
+  Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 200 * kMiB, 40, 1000)});
+  const auto plan = r.Without(r.Before({{"a", 11}}), {"a"});
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(Replacement, NoRandomClusterIsReplacedSlowerThanItMayBe) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<PlannerNode> nodes;
+    const size_t count = 2 + random() % 5;
+    for (size_t n = 0; n < count; ++n) {
+      nodes.push_back(MakeNode("n" + std::to_string(n), (1 + random() % 8) * kGiB,
+                               static_cast<double>(5 + random() % 100), 1000));
+    }
+    Replacing r(nodes);
+    const auto before = MakePlan(r.all_, r.model_, r.request_);
+    if (!before.ok()) continue;
+    const std::string lost = OnlyRank(OnlyPipeline(*before).stages(0)).node();
+    const auto after = r.Without(*before, {lost});
+    if (!after.ok()) continue;
+    EXPECT_EQ(Placed(*after).find(lost + ":"), std::string::npos);
+    EXPECT_LE(MovedBytes(*before, *before, r.model_.layer_bytes), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,223 @@
+"""A node is lost, leaves or is drained in the middle of answers, and the answers go on on other nodes (--recovery move)."""
+
+import json
+import random
+import signal
+import time
+
+import pytest
+
+from cluster import BIN, GIVE_UP_S, NEVER, RECALL, SLOW, Cluster, cut, recall_cases, wait_until
+
+EMULATED = BIN.parent / "tests" / "strata-worker-emulated"
+LAYERS = 8  # Of recall.
+PROMPTS = [case["prompt_ids"][:60] for case in recall_cases()]
+
+
+def arguments(prompt, tokens, request_id):
+    return ["generate", "recall", "--token-ids", ",".join(map(str, prompt)), "--max-tokens", tokens, "--temperature", 1,
+            "--seed", 7, "--ignore-eos", "--logprobs", 2, "--request-id", request_id, "--json"]
+
+
+def essence(answer):
+    return answer["token_ids"], answer["logprobs"]
+
+
+def generated(cluster, request_id):
+    for session in cluster.json("session", "list")["sessions"]:
+        if session["request_id"].endswith(request_id):
+            return session["generated_tokens"]
+    return 0
+
+
+def stages(cluster):
+    return [(s["node"], s["first_layer"], s["last_layer"]) for s in cluster.json("model", "show", "recall")["plan"]["stages"]]
+
+
+def nodes_of(cluster):
+    return {node for node, _, _ in stages(cluster)}
+
+
+def wait_without(cluster, name):
+    """Until the model is ready without a node."""
+    wait_until(lambda: name not in nodes_of(cluster), f"the model leaves {name}")
+    cluster.wait_ready("recall")
+
+
+class Asked:
+    """A request in flight."""
+
+    def __init__(self, cluster, prompt, tokens, request_id):
+        self.cluster, self.request_id = cluster, request_id
+        self.process = cluster.popen(*arguments(prompt, tokens, request_id))
+
+    def reach(self, tokens):
+        def there():
+            assert self.process.poll() is None, self.process.communicate()
+            return generated(self.cluster, self.request_id) >= tokens
+
+        wait_until(there, f"{self.request_id} has {tokens} tokens")
+
+    def answer(self):
+        out, err = self.process.communicate(timeout=GIVE_UP_S)
+        assert self.process.returncode == 0, err
+        return essence(json.loads(out))
+
+
+@pytest.mark.parametrize("spare", ["same", "scalar", "none"])
+def test_one_answer_survives_each_of_its_workers(tmp_path, spare):
+    tokens = 400 if SLOW == 1 else 120
+    drawn = random.Random(3)
+    env = {"STRATA_CPU_ISA": "scalar"} if spare == "scalar" else None
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        for i in range(3):
+            c.start_worker(f"w{i}")
+        c.load("recall", RECALL, cuts=cut(["w0", "w1", "w2"], LAYERS), context=512, recovery="move")
+        right = essence(c.json(*arguments(PROMPTS[0], tokens, "alone")))
+        if spare != "none":
+            c.start_worker("w3", env=env)
+        asked = Asked(c, PROMPTS[0], tokens, "moved")
+        for i in range(3):
+            victim = sorted(nodes_of(c))[0]
+            asked.reach(tokens * i // 4 + drawn.randrange(5, tokens // 5))
+            c.workers[victim].kill()
+            wait_without(c, victim)
+            c.start_worker(victim, env=env)
+        assert asked.answer() == right
+        assert essence(c.json(*arguments(PROMPTS[0], tokens, "afterwards"))) == right
+        c.nothing_is_left()
+
+
+def test_an_answer_goes_on_on_a_backend_of_the_same_class(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        c.start_worker("stays")
+        c.start_worker("goes")
+        c.load("recall", RECALL, cuts=cut(["stays", "goes"], LAYERS), context=256, recovery="move")
+        right = essence(c.json(*arguments(PROMPTS[0][:30], 30, "alone")))
+        # So that the other kind is the only one with room.
+        asked = Asked(c, PROMPTS[0][:30], 30, "moved")
+        asked.reach(4)
+        c.start_worker("gpu", "--backend", "cuda", binary=EMULATED)
+        c.run("node", "drain", "stays")
+        c.workers["goes"].kill()
+        wait_without(c, "goes")
+        assert nodes_of(c) == {"gpu"}
+        assert asked.answer() == right
+
+
+def test_many_answers_and_those_that_come_meanwhile_go_on_without_a_spare(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        for i in range(3):
+            c.start_worker(f"w{i}")
+        c.load("recall", RECALL, cuts=cut(["w0", "w1", "w2"], LAYERS), context=256, sessions=16, recovery="move")
+        right = [essence(c.json(*arguments(PROMPTS[i % 4], 80, f"alone{i}"))) for i in range(4)]
+        asked = [Asked(c, PROMPTS[i % 4], 80, f"moved{i}") for i in range(8)]
+        asked[0].reach(10)
+        c.workers["w1"].kill()
+        asked += [Asked(c, PROMPTS[i % 4], 80, f"late{i}") for i in range(4)]
+        for i, one in enumerate(asked):
+            assert one.answer() == right[i % 4]
+        assert "w1" not in nodes_of(c)
+        c.nothing_is_left()
+
+
+def test_where_nothing_fits_requests_wait_and_status_says_what_is_missing(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        c.start_worker("big")
+        c.load("recall", RECALL, context=512, nodes="big", recovery="move")
+        right = essence(c.json(*arguments(PROMPTS[0], 100, "alone")))
+        asked = Asked(c, PROMPTS[0], 100, "waits")
+        asked.reach(5)
+        c.workers["big"].kill()
+
+        def problem():
+            return [p for p in c.json("status")["problems"] if "recall" in p["what"]]
+
+        said = wait_until(problem, "status has the problem")
+        assert any("waits" in p["what"] or "lost" in p["what"] for p in said), said
+        assert asked.process.poll() is None
+        c.start_worker("other")
+        wait_without(c, "big")
+        assert asked.answer() == right
+
+
+def test_a_stopped_worker_is_replaced_and_comes_back_as_a_new_life(tmp_path):
+    with Cluster(tmp_path, lease="2s") as c:
+        for name in ("stays", "sleeps", "spare"):
+            c.start_worker(name)
+        c.load("recall", RECALL, cuts=cut(["stays", "sleeps"], LAYERS), context=512, recovery="move")
+        right = essence(c.json(*arguments(PROMPTS[1], 200, "alone")))
+        asked = Asked(c, PROMPTS[1], 200, "moved")
+        asked.reach(10)
+        with c.stalled("sleeps"):
+            assert asked.answer() == right
+            assert "sleeps" not in nodes_of(c)
+        wait_until(lambda: c.node("sleeps")["state"] == "ready", "it has joined again")
+        assert essence(c.json(*arguments(PROMPTS[1], 200, "afterwards"))) == right
+
+
+def test_a_worker_that_is_told_to_stop_hands_its_requests_over(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        for name in ("stays", "leaves"):
+            c.start_worker(name, drain="300s")
+        c.load("recall", RECALL, cuts=cut(["stays", "leaves"], LAYERS), context=512, sessions=8, recovery="move")
+        right = essence(c.json(*arguments(PROMPTS[1], 300, "alone")))
+        asked = [Asked(c, PROMPTS[1], 300, f"moved{i}") for i in range(4)]
+        asked[0].reach(10)
+        worker = c.workers["leaves"]
+        worker.kill(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert any(one.process.poll() is None for one in asked), "it left before the answers ended"
+        for one in asked:
+            assert one.answer() == right
+        assert nodes_of(c) == {"stays"}
+
+
+def test_a_drained_node_hands_its_requests_over(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        for name in ("stays", "drained", "spare"):
+            c.start_worker(name)
+        c.load("recall", RECALL, cuts=cut(["stays", "drained"], LAYERS), context=512, sessions=16, recovery="move")
+        right = essence(c.json(*arguments(PROMPTS[1], 150, "alone")))
+        asked = [Asked(c, PROMPTS[1], 150, f"moved{i}") for i in range(16)]
+        asked[0].reach(5)
+        c.run("node", "drain", "drained")
+        wait_without(c, "drained")
+        for one in asked:
+            assert one.answer() == right
+        assert not c.json("node", "show", "drained")["models"]
+
+
+def test_after_a_restart_without_one_of_its_nodes_the_model_is_placed_on_others(tmp_path):
+    with Cluster(tmp_path, placement_grace="1s", lease="2s") as c:
+        for name in ("stays", "goes", "spare"):
+            c.start_worker(name)
+        c.load("recall", RECALL, cuts=cut(["stays", "goes"], LAYERS), context=512, recovery="move")
+        right = essence(c.json(*arguments(PROMPTS[0], 20, "before")))
+        listen = c.address
+        c.coordinator.kill()
+        c.workers["goes"].kill()
+        time.sleep(0.2)
+        c.start_coordinator(listen)
+        wait_until(lambda: c.node("stays") and "goes" not in nodes_of(c), "the model leaves the lost node")
+        c.wait_ready("recall")
+        assert essence(c.json(*arguments(PROMPTS[0], 20, "after"))) == right
+
+
+@pytest.mark.parametrize("recovery", ["wait", "off"])
+def test_whoever_chose_the_nodes_keeps_them(tmp_path, recovery):
+    with Cluster(tmp_path, step_timeout=NEVER, recovery_timeout="10ms") as c:
+        for name in ("stays", "goes", "spare"):
+            c.start_worker(name)
+        flags = {} if recovery == "wait" else {"recovery": "off"}  # wait is what --layers has by default.
+        c.load("recall", RECALL, cuts=cut(["stays", "goes"], LAYERS), context=512, **flags)
+        asked = Asked(c, PROMPTS[0], 400, "r")
+        asked.reach(5)
+        c.workers["goes"].kill()
+        if recovery == "wait":
+            c.start_worker("goes")
+            asked.answer()
+        else:
+            _, err = asked.process.communicate(timeout=GIVE_UP_S)
+            assert asked.process.returncode == 1 and "goes" in err and "lost" in err, err
+        assert nodes_of(c) == {"stays", "goes"}
