@@ -140,14 +140,14 @@ void AddNodeCommands(CommandTree* tree) {
                                    return ShowNode(context, client->GetNode(*name));
                                  });
   AddNodeName(show, "NODE", name.get(), help);
-  CLI::App* drain = tree->AddLeaf(
-      group, "drain", "Let no new load use a worker",
-      "  strata node drain a\nModels that may move (model load --recovery move) leave it; what else runs on it\ngoes on. "
-      "`strata node resume a` ends it.",
-      [name](Context& context) -> absl::Status {
-        ASSIGN_OR_RETURN(const auto client, context.Connect());
-        return SayNode(context, client->DrainNode(*name));
-      });
+  CLI::App* drain = tree->AddLeaf(group, "drain", "Let no new load use a worker",
+                                  "  strata node drain a\nModels that may move (model load "
+                                  "--recovery move) leave it; what else runs on it\ngoes on. "
+                                  "`strata node resume a` ends it.",
+                                  [name](Context& context) -> absl::Status {
+                                    ASSIGN_OR_RETURN(const auto client, context.Connect());
+                                    return SayNode(context, client->DrainNode(*name));
+                                  });
   AddNodeName(drain, "NODE", name.get(), help);
   CLI::App* resume =
       tree->AddLeaf(group, "resume", "Use a drained worker again", "  strata node resume a",

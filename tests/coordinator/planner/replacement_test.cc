@@ -127,9 +127,9 @@ TEST(Replacement, MuchSlowerPlacesAreNotTakenForTheWeightsTheySave) {
 }
 
 TEST(Replacement, ADiskWithoutRoomIsLeftOut) {
-  std::vector<PlannerNode> nodes = {
-      MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
-      MakeNode("full", kHalf, 60, 1000), MakeNode("c", kHalf, 40, 1000)};
+  std::vector<PlannerNode> nodes = {MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
+                                    MakeNode("full", kHalf, 60, 1000),
+                                    MakeNode("c", kHalf, 40, 1000)};
   nodes[2].cache_bytes = kMiB;
   Replacing r(nodes);
   EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value()), "a:0-5,c:6-11");
