@@ -97,21 +97,22 @@ def test_one_answer_survives_each_of_its_workers(tmp_path, model, spare):
         c.nothing_is_left()
 
 
-def test_an_answer_goes_on_on_a_backend_of_the_same_class(tmp_path):
+@pytest.mark.parametrize("stays, goes", [("cpu", "cuda"), ("cuda", "cpu")])
+def test_an_answer_goes_on_on_a_backend_of_the_same_class(tmp_path, stays, goes):
     prompt = recall_cases()[0]["prompt_ids"][:30]
     with Cluster(tmp_path, step_timeout=NEVER) as c:
-        c.start_worker("stays")
-        c.start_worker("goes")
+        for name, kind in (("stays", stays), ("goes", goes)):
+            if kind == "cuda":
+                c.start_worker(name, "--backend", "cuda", binary=EMULATED)
+            else:
+                c.start_worker(name)
         c.load("m", RECALL, cuts=cut(["stays", "goes"], 8), context=256, recovery="move")
         right = essence(c.json(*arguments(prompt, 30, "alone")))
-        # So that the other kind is the only one with room.
         asked = Asked(c, prompt, 30, "moved")
-        asked.reach(4)
-        c.start_worker("gpu", "--backend", "cuda", binary=EMULATED)
-        c.run("node", "drain", "stays")
+        asked.reach(3)
         c.workers["goes"].kill()
         wait_without(c, "goes")
-        assert nodes_of(c) == {"gpu"}
+        assert c.node("stays")["backend"] == stays
         assert asked.answer() == right
 
 
