@@ -111,6 +111,8 @@ def main():
             free = [first_token_ms(cluster, {}) for _ in range(args.rounds)]
             new = [first_token_ms(cluster, {"guided_json": schema({"type": "string"}, str(i))}) for i in range(args.rounds)]
             print(f"first token: {statistics.median(free):.0f} ms, behind a new schema {statistics.median(new):.0f} ms")
+            for kind, held in KINDS.items():
+                print(f"{kind}: first of all after {first_token_ms(cluster, held):.0f} ms")
             speeds = {kind: [] for kind in KINDS}
             for turn in range(args.rounds):
                 for kind in list(KINDS)[::-1 if turn % 2 else 1]:
