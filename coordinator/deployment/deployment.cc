@@ -46,7 +46,8 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
                     .Hint("send the request again in a moment"));
   }
   problem_ = absl::OkStatus();
-  leaving_ = vacates_ = false;
+  leaving_ = false;
+  std::erase_if(drained_, [this](const std::string& node) { return !Uses(node); });
   search_.End();
   phase_ = NextPhase(phase_, DeploymentEvent::kLoad);
   retry_.Begin();
@@ -91,6 +92,8 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
     pipeline_.Resume();
   } else if (before == DeploymentPhase::kLoading) {
     state_since_ = host_->Now();
+    moves_in_vain_ = 0;
+    rows_when_broken_ = 0;
     pipeline_.Start();
   } else {
     KeepChange();
@@ -110,7 +113,9 @@ void Deployment::OnLinked(uint64_t epoch) {
   const DeploymentPhase before = phase_;
   phase_ = NextPhase(phase_, DeploymentEvent::kLinked);
   if (before == DeploymentPhase::kLinking) {
-    moving_ = false;
+    moving_ = leaving_ && MayMove();
+    avoided_.clear();
+    if (ToBeLeft() && MayMove()) search_.Want(host_->Now());
     retry_.Forget();
     host_->OnPlacement(id(), plan(), true, true);
     const EngineSnapshot snapshot = engine()->Snapshot(host_->Now());
@@ -151,7 +156,9 @@ void Deployment::LoadChanged() {
 }
 
 void Deployment::LoadFailed(const absl::Status& why) {
-  if (!changes()) {
+  if (!changes() && moving_ && HoldsRequests(phase_) && moves_in_vain_ < kMostMovesInVain) {
+    AwaitOthers(why);
+  } else if (!changes()) {
     GiveUp(DeploymentEvent::kFail, why);
   } else if (absl::Status undone = UndoChange(why); undone.ok()) {
     LoadChanged();
@@ -162,8 +169,17 @@ void Deployment::LoadFailed(const absl::Status& why) {
 
 // ---- Other nodes.
 
+void Deployment::AwaitOthers(const absl::Status& why) {
+  ++moves_in_vain_;
+  if (const std::string node = DetailOf(why).node(); !node.empty()) {
+    avoided_.insert(node);
+  }
+  AwaitNode(why);
+}
+
 bool Deployment::MayLeaveBroken() {
-  if (!MayMove() || phase_ != DeploymentPhase::kReady) {
+  const bool linked = phase_ == DeploymentPhase::kReady;
+  if (!MayMove() || (!linked && !(moving_ && phase_ == DeploymentPhase::kLinking))) {
     return false;
   }
   const uint64_t rows = engine()->Snapshot(host_->Now()).counters.rows_committed;
@@ -182,6 +198,7 @@ void Deployment::AwaitNodes(nanoseconds grace) {
 
 void Deployment::SearchFailed(const absl::Status& why) {
   search_.Failed(why, host_->Now());
+  avoided_.clear();  // They are better than none.
   if (leaving_ && phase_ == DeploymentPhase::kReady) {
     moving_ = false;  // Requests in flight may end; new ones are refused.
   }
@@ -333,13 +350,16 @@ void Deployment::OnNodeLeaving(const std::string& node) {
 }
 
 void Deployment::OnNodeDraining(const std::string& node, bool draining) {
-  if (!Uses(node) || !MayMove() || vacates_ == draining) {
+  if (!Uses(node) || !MayMove()) {
     return;
   }
-  vacates_ = draining;
   if (draining) {
+    drained_.insert(node);
     search_.Want(host_->Now());
-  } else if (state() != DeploymentState::kWaiting && !leaving_) {
+    return;
+  }
+  drained_.erase(node);
+  if (state() != DeploymentState::kWaiting && !ToBeLeft()) {
     search_.End();
   }
 }
@@ -421,7 +441,7 @@ std::optional<TimePoint> Deployment::NextWake() const {
   if (phase_ == DeploymentPhase::kFailed) {
     at(retry_.due());
   }
-  if (state() == DeploymentState::kWaiting || leaving_ || vacates_) {
+  if (state() == DeploymentState::kWaiting || ToBeLeft()) {
     at(search_.NextWake());
   }
   return wake;
@@ -436,8 +456,7 @@ void Deployment::Tick(TimePoint now) {
   }
   pipeline_.Tick(now);
   if (const absl::Status broken = pipeline_.TakeBroken(); !broken.ok()) {
-    ++moves_in_vain_;
-    AwaitNode(broken);
+    AwaitOthers(broken);
   }
   if (HoldsRequests(phase_) && (engine()->down() || (!moving_ && engine()->live_sessions() == 0))) {
     EndRequests(problem_.ok() ? absl::UnavailableError("nobody waits any more") : problem_);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,9 +69,13 @@ class Deployment : public PlacedModel {
   // somebody calls
   // BeginSearch, and later Move, or SearchFailed with why there are none.
   bool WantsPlacement(TimePoint now) const {
-    return (state() == DeploymentState::kWaiting || leaving_ || vacates_) && search_.Due(now);
+    return (state() == DeploymentState::kWaiting || ToBeLeft()) && search_.Due(now);
   }
   void BeginSearch() { search_.Asked(); }
+  // Whether what was looked for is still wanted.
+  bool searches() const { return search_.asked(); }
+  // Nodes that have just failed it: not to be looked for at first.
+  const std::set<std::string>& avoided() const { return avoided_; }
   void SearchFailed(const absl::Status& why);
   // Other nodes, another number of stages, other cuts; a new epoch. `plan` names nodes with their
   // incarnations. Sessions wait, and are computed again there. FAILED_PRECONDITION (NOT_READY where
@@ -114,6 +119,11 @@ class Deployment : public PlacedModel {
   void AwaitNode(const absl::Status& why);
   // It waits for nodes from now on, and may do with others after `grace`.
   void AwaitNodes(nanoseconds grace);
+  // Whether a node of it is told to stop, or drained.
+  bool ToBeLeft() const { return leaving_ || !drained_.empty(); }
+  // A move failed because of `why`, or a placement broke: other nodes, without the one that it
+  // names.
+  void AwaitOthers(const absl::Status& why);
   // Whether it is to be placed anew, its nodes being there and its pipeline broken.
   bool MayLeaveBroken();
   // Whether layers of a lost node go to others.
@@ -130,7 +140,8 @@ class Deployment : public PlacedModel {
   bool held_ = false;
   int moves_in_vain_ = 0;          // Since a row was computed.
   uint64_t rows_when_broken_ = 0;  // The engine's, when it was asked last.
-  bool vacates_ = false;           // A node with layers of it is drained.
+  std::set<std::string> avoided_;
+  std::set<std::string> drained_;  // Nodes with layers of it.
   bool moving_ = false;  // Requests queue from a node's loss until the model is linked elsewhere.
   TimePoint state_since_{};  // Of kWaiting, and of linking.
   LoadRetry retry_;

@@ -76,6 +76,7 @@ void Pipeline::Start() {
 }
 
 void Pipeline::Suspend() {
+  broken_ = absl::OkStatus();
   links_.Drop();
   links_.SkipTo(engine_->epoch());
   events_.skip_to(engine_->epoch());
@@ -91,6 +92,7 @@ void Pipeline::LoseStages(const absl::Status& why, nanoseconds patience) {
 }
 
 void Pipeline::Stop(const absl::Status& why) {
+  broken_ = absl::OkStatus();
   links_.Drop();
   if (engine_ != nullptr) {
     engine_->Stop(why, host_->Now());

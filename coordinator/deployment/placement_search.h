@@ -26,6 +26,7 @@ class PlacementSearch {
   bool Due(TimePoint now) const { return !asked_ && at_.has_value() && now >= *at_; }
   // Somebody looks, until Failed or End.
   void Asked() { asked_ = true; }
+  bool asked() const { return asked_; }
   // There are none, because of `why`.
   void Failed(const absl::Status& why, TimePoint now);
 

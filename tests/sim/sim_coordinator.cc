@@ -159,7 +159,9 @@ void SimCoordinator::SearchNodes(uint64_t id) {
   life_->deployments.Find(id)->BeginSearch();
   std::vector<Machine> machines;
   for (const PlannerNode& node : life_->cluster.Snapshot(id).nodes) {
-    machines.push_back(MachineOf(node.name));
+    if (!life_->deployments.Find(id)->avoided().contains(node.name)) {
+      machines.push_back(MachineOf(node.name));
+    }
   }
   // Few machines have not room for any layers now and then.
   const bool fits =
@@ -174,7 +176,7 @@ void SimCoordinator::SearchNodes(uint64_t id) {
 
 void SimCoordinator::OnPlanned(uint64_t id, std::optional<v1::Plan> plan) {
   Deployment* deployment = life_->deployments.Find(id);
-  if (deployment == nullptr) {
+  if (deployment == nullptr || !deployment->searches()) {
     return;
   }
   absl::Status status = Error(absl::StatusCode::kResourceExhausted, "NO_ROOM", "no room");

@@ -59,8 +59,11 @@ absl::Status ModelLoads::Restore(uint64_t term) {
     // No epoch of an earlier process is used again, even if the store could not be told of it.
     v1::Plan plan = stored.plan;
     plan.set_epoch(FirstEpochOfTerm(term, plan.epoch()));
-    auto deployment = std::make_unique<Deployment>(
-        stored.id, *model, std::move(plan), stored.options, *rotary, options_.deployment, host_);
+    v1::LoadOptions options = stored.options;
+    options.set_recovery(RecoveryOf(options));  // Earlier versions left it open.
+    auto deployment =
+        std::make_unique<Deployment>(stored.id, *model, std::move(plan), std::move(options),
+                                     *rotary, options_.deployment, host_);
     deployment->OnRecorded(LastEpochOfTerm(term), absl::OkStatus());
     deployments_->Add(std::move(deployment));
     LogInfo({{"model", stored.model}, {"deployment", stored.id}},

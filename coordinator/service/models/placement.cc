@@ -45,17 +45,6 @@ std::string NodeWithoutDisk(const PlannerCluster& cluster, const v1::Plan& plan)
   return "";
 }
 
-void DropNode(const std::string& name, PlannerCluster* cluster) {
-  const auto it = std::find_if(cluster->nodes.begin(), cluster->nodes.end(),
-                               [&](const PlannerNode& node) { return node.name == name; });
-  const auto index = it - cluster->nodes.begin();
-  cluster->nodes.erase(it);
-  cluster->links.erase(cluster->links.begin() + index);
-  for (auto& row : cluster->links) {
-    row.erase(row.begin() + index);
-  }
-}
-
 absl::StatusOr<v1::Plan> NoDisk(const std::string& model) {
   return Error(absl::StatusCode::kResourceExhausted, "NO_DISK",
                "there is no other node to place model '" + model + "' on")
@@ -88,6 +77,27 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
 
 }  // namespace
 
+void DropNode(const std::string& name, PlannerCluster* cluster) {
+  const auto it = std::find_if(cluster->nodes.begin(), cluster->nodes.end(),
+                               [&](const PlannerNode& node) { return node.name == name; });
+  if (it == cluster->nodes.end()) {
+    return;
+  }
+  const auto index = it - cluster->nodes.begin();
+  cluster->nodes.erase(it);
+  cluster->links.erase(cluster->links.begin() + index);
+  for (auto& row : cluster->links) {
+    row.erase(row.begin() + index);
+  }
+}
+
+v1::Recovery RecoveryOf(const v1::LoadOptions& options) {
+  const bool by_hand = !options.nodes().empty() || !options.layers().empty();
+  return options.recovery() != v1::RECOVERY_UNSPECIFIED ? options.recovery()
+         : by_hand                                      ? v1::RECOVERY_WAIT
+                                                        : v1::RECOVERY_MOVE;
+}
+
 absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
                                                     const LoadDefaults& defaults,
                                                     v1::LoadOptions options) {
@@ -118,10 +128,7 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
     options.set_kv_tokens(uint64_t{options.context()} * options.sessions());
   }
   if (options.kv_dtype() == v1::KV_DTYPE_UNSPECIFIED) options.set_kv_dtype(v1::KV_DTYPE_F16);
-  if (options.recovery() == v1::RECOVERY_UNSPECIFIED) {
-    const bool by_hand = !options.nodes().empty() || !options.layers().empty();
-    options.set_recovery(by_hand ? v1::RECOVERY_WAIT : v1::RECOVERY_MOVE);
-  }
+  options.set_recovery(RecoveryOf(options));
   if (options.max_batch_tokens() == 0) options.set_max_batch_tokens(defaults.max_batch_tokens);
   return options;
 }

@@ -4,6 +4,7 @@
 #define STRATA_COORDINATOR_SERVICE_MODELS_PLACEMENT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,12 @@ struct LoadDefaults {
 absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
                                                     const LoadDefaults& defaults,
                                                     v1::LoadOptions options);
+
+// What becomes of requests when a node is lost: as the options say, or by default.
+v1::Recovery RecoveryOf(const v1::LoadOptions& options);
+
+// Leaves a node out, if it is there.
+void DropNode(const std::string& name, PlannerCluster* cluster);
 
 // The best plan for complete options on these nodes, with sentences that say why. Nodes whose disk
 // cannot take a stage's weights are left out, unless the options name the nodes. Takes as long as

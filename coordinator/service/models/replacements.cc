@@ -21,16 +21,24 @@ void Replacements::Begin(Deployment* deployment) {
     return;
   }
   tasks_->Run([this, id = deployment->id(), model = *model, before = deployment->plan(),
-               options = deployment->load_options(),
-               cluster = cluster_->Snapshot(deployment->id())] {
+               options = deployment->load_options(), cluster = Left(*deployment)] {
     auto plan = ChooseReplacement(*model, options, cluster, before, step_timeout_);
     loop_->Post([this, id, plan = std::move(plan)] { OnPlanned(id, plan); });
   });
 }
 
+PlannerCluster Replacements::Left(const Deployment& deployment) const {
+  PlannerCluster cluster = cluster_->Snapshot(deployment.id());
+  for (const std::string& node : deployment.avoided()) {
+    DropNode(node, &cluster);
+  }
+  return cluster;
+}
+
 void Replacements::OnPlanned(uint64_t id, const absl::StatusOr<v1::Plan>& plan) {
   Deployment* deployment = deployments_->Find(id);
-  if (deployment == nullptr || deployments_->stopping()) {
+  // It may have come back to its nodes meanwhile.
+  if (deployment == nullptr || !deployment->searches() || deployments_->stopping()) {
     return;
   }
   const absl::Status moved = plan.ok() ? Move(deployment, *plan) : plan.status();

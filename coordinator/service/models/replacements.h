@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "coordinator/cluster/cluster_state.h"
 #include "coordinator/deployment/deployments.h"
+#include "coordinator/planner/planner.h"
 #include "coordinator/service/loop/blocking_tasks.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "coordinator/service/models/models.h"
@@ -34,6 +35,8 @@ class Replacements {
 
  private:
   void Begin(Deployment* deployment);
+  // Nodes that may take its layers.
+  PlannerCluster Left(const Deployment& deployment) const;
   // A plan was made, or there is none.
   void OnPlanned(uint64_t id, const absl::StatusOr<v1::Plan>& plan);
   absl::Status Move(Deployment* deployment, const v1::Plan& plan);

@@ -198,6 +198,35 @@ TEST_F(DeploymentMove, TheLostNodesReturnIsAsGoodAsAnother) {
   EXPECT_TRUE(sink->failed.ok());
 }
 
+TEST_F(DeploymentMove, ANodeThatCannotLoadIsAvoidedAndNobodyFailsForIt) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLost("b");
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  v1::LoadProgress failed;
+  failed.set_deployment(kId);
+  failed.set_epoch(moves_->plan().epoch());
+  failed.set_phase(v1::LoadProgress::PHASE_FAILED);
+  *failed.mutable_error() =
+      Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT", "no room").Detail();
+  moves_->OnLoadProgress("c", failed);
+  EXPECT_EQ(moves_->avoided(), std::set<std::string>{"c"});
+  ASSERT_TRUE(moves_->WantsPlacement(host_.now));
+  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  Ready({"a", "d"});
+  AckAndLink({"a", "d"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(moves_->avoided().empty());
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, AnAnswerThatComesAfterTheNodeIsNotWaitedFor) {
+  moves_->OnNodeLost("b");
+  moves_->BeginSearch();
+  EXPECT_TRUE(moves_->searches());
+  moves_->Load({{"a", 11}, {"b", 13}});
+  EXPECT_FALSE(moves_->searches());
+}
+
 TEST_F(DeploymentMove, ANodeThatIsLostDuringTheMoveIsReplacedToo) {
   const auto sink = Ask("r1");
   moves_->OnNodeLost("b");
@@ -248,7 +277,10 @@ TEST_F(DeploymentMove, ADrainedNodeIsLeftUnlessItIsTakenBackBefore) {
   EXPECT_TRUE(moves_->serves());
   moves_->OnNodeDraining("b", false);
   EXPECT_FALSE(moves_->WantsPlacement(host_.now));
+  moves_->OnNodeDraining("a", true);
   moves_->OnNodeDraining("b", true);
+  moves_->OnNodeDraining("a", false);
+  EXPECT_TRUE(moves_->WantsPlacement(host_.now)) << "one is still drained";
   ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
   Ready({"a", "c"});
   AckAndLink({"a", "c"});
