@@ -4,6 +4,7 @@ nothing but the masks makes JSON of what it says."""
 import json
 import subprocess
 import threading
+import time
 
 import pytest
 from checkpoints import make_checkpoint
@@ -222,6 +223,33 @@ def test_a_schema_that_is_slow_is_refused_in_time_and_slows_nobody(cluster):
         reader.join()
     for connection, _ in streams:
         connection.close()
+
+
+def test_many_answers_to_a_slow_schema_wait_for_one_compile(cluster):
+    slow = "root ::= " + " | ".join(f"[a-z]{{{i},{i + 201}}}" for i in range(0, 200, 2))
+    begun = time.monotonic()
+    status, _, said = request(cluster, "POST", "/v1/completions", body(1, guided_grammar=slow, n=64))
+    assert status == 400 and said["error"]["code"] == "grammar_too_expensive", said
+    assert time.monotonic() - begun < 20  # One after another takes a minute with two compilers.
+    again = time.monotonic()
+    status, _, said = request(cluster, "POST", "/v1/completions", body(1, guided_grammar=slow))
+    assert status == 400 and said["error"]["code"] == "grammar_too_expensive", said
+    assert time.monotonic() - again < 1
+
+
+def test_a_grammar_whose_masks_are_slow_is_refused_and_slows_nobody(cluster):
+    slow = "root ::= s\ns ::= s s s | s s | [a-z] | [a-z] [a-z]"
+    said = {}
+    thread = threading.Thread(target=lambda: said.update(all=request(
+        cluster, "POST", "/v1/completions", body(1, 1500, guided_grammar=slow, min_tokens=1500))))
+    thread.start()
+    for seed in range(4):
+        assert answer(cluster, seed)[1] in ("stop", "length")
+    thread.join()
+    status, _, why = said["all"]
+    assert status == 400 and why["error"]["code"] == "grammar_too_expensive", why
+    status, _, said = request(cluster, "POST", "/v1/completions", body(2, guided_grammar=slow))
+    assert status == 400 and said["error"]["code"] == "grammar_too_expensive", said
 
 
 def test_a_model_without_tokenizer_refuses_constraints_by_name(tmp_path, cluster):

@@ -26,7 +26,7 @@ auto Guarded(std::string_view reason, const Call& call) -> absl::StatusOr<declty
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return Error(absl::StatusCode::kResourceExhausted, kTooExpensive, "there is no memory for it");
+    return Error(absl::StatusCode::kInvalidArgument, kTooExpensive, "there is no memory for it");
   } catch (const std::exception& exception) {
     what = exception.what();
   } catch (...) {

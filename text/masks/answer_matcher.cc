@@ -20,6 +20,20 @@ absl::Status NotOfTheMask(uint32_t token) {
 
 }  // namespace
 
+absl::Status CheckThought(const ThoughtRule& thought, size_t vocab) {
+  for (const auto* const ids : {&thought.open_ids, &thought.close_ids}) {
+    for (const uint32_t id : *ids) {
+      if (id >= vocab) {
+        return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",
+                     absl::StrCat("the model has ", vocab, " tokens that it can say, and token ",
+                                  id, ", which begins or ends its thoughts, is none of them"))
+            .Hint("ask without a constraint and without a budget of thought");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<uint32_t> BlankTokens(const std::vector<std::string>& tokens) {
   std::vector<uint32_t> blanks;
   for (uint32_t id = 0; id < tokens.size(); ++id) {
@@ -39,13 +53,18 @@ AnswerMatcher::AnswerMatcher(std::shared_ptr<const AnswerPlan> plan,
   const ThoughtRule& thought = *plan_->rule.thought;
   if (thought.opened) {
     BeginThought();
-  } else if (!thought.open_ids.empty() && thought.budget_tokens.value_or(1) > 0) {
+  } else if (!thought.open_ids.empty() &&
+             (text_ == nullptr || thought.budget_tokens.value_or(1) > 0)) {
+    // Where any text may come a thought cannot be barred: with a budget of 0 its end follows.
     phase_ = Phase::kOpening;
   }
 }
 
 absl::StatusOr<std::unique_ptr<AnswerMatcher>> AnswerMatcher::Make(
     std::shared_ptr<const AnswerPlan> plan) {
+  if (plan->rule.thought.has_value()) {
+    RETURN_IF_ERROR(CheckThought(*plan->rule.thought, plan->vocabulary->tokens.size()));
+  }
   std::unique_ptr<TokenMatcher> text;
   if (plan->grammar != nullptr) {
     ASSIGN_OR_RETURN(text, TokenMatcher::Make(plan->grammar));
@@ -197,6 +216,10 @@ absl::Status AnswerMatcher::TakeOpening(uint32_t token) {
       BeginThought();
     }
     return absl::OkStatus();
+  }
+  if (text_ == nullptr && at_ == 0 &&
+      std::binary_search(plan_->blanks.begin(), plan_->blanks.end(), token)) {
+    return absl::OkStatus();  // The thought may come behind it.
   }
   phase_ = Phase::kText;
   return at_ > 0 && text_ != nullptr ? NotOfTheMask(token) : TakeText(token);

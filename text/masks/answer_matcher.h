@@ -35,12 +35,16 @@ struct AnswerMask {
   bool complete = false;
 };
 
+// NOT_SUPPORTED where a token of the rule is none of so many that the model can say.
+absl::Status CheckThought(const ThoughtRule& thought, size_t vocab);
+
 // Those of `tokens` that are blanks, tabs and line ends alone.
 std::vector<uint32_t> BlankTokens(const std::vector<std::string>& tokens);
 
 // One thread at a time.
 class AnswerMatcher {
  public:
+  // Errors are CheckThought's too.
   static absl::StatusOr<std::unique_ptr<AnswerMatcher>> Make(
       std::shared_ptr<const AnswerPlan> plan);
 

@@ -26,8 +26,6 @@ struct ThoughtRule {
 };
 
 struct AnswerRule {
-  // The grammar of the text (EbnfOf, or a client's); empty: any text.
-  std::string ebnf = "";
   std::optional<ThoughtRule> thought = std::nullopt;
   // Of a text with a grammar: while there are fewer tokens, and with ignore_eos always, no token
   // ends it as long as another may come.

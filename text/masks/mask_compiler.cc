@@ -139,6 +139,7 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> MaskCompiler::Compile(
   if (auto kept = Find(digest)) {
     return kept;
   }
+  RETURN_IF_ERROR(CheckRuns());
   {
     const MutexLock lock(&mutex_);
     ++started_;
@@ -163,7 +164,7 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> MaskCompiler::Compile(
   return grammar;
 }
 
-absl::StatusOr<std::string> MaskCompiler::RunProcess(const std::string& request) const {
+absl::StatusOr<std::string> MaskCompiler::RunProcess(const std::string& request) {
   std::array<int, 2> ends;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return ProcessFailed(std::strerror(errno));
@@ -187,6 +188,7 @@ absl::StatusOr<std::string> MaskCompiler::RunProcess(const std::string& request)
   if (failed != 0) {
     return ProcessFailed(absl::StrCat(options_.command[0], ": ", std::strerror(failed)));
   }
+  Running(process);
   // A process that is gone takes no more; how it ended says why.
   if (ours.SendAll(request)) {
     shutdown(ours.fd(), SHUT_WR);
@@ -198,7 +200,9 @@ absl::StatusOr<std::string> MaskCompiler::RunProcess(const std::string& request)
   if (!in_time) {
     kill(process, SIGKILL);
   }
+  Ended(process);
   const std::string end = EndOf(process);
+  RETURN_IF_ERROR(CheckRuns());
   if (!in_time) {
     return TooExpensive(
         absl::StrCat("it was not done within ",
@@ -208,6 +212,35 @@ absl::StatusOr<std::string> MaskCompiler::RunProcess(const std::string& request)
     return TooExpensive(too_long ? "what it becomes is too long" : end);
   }
   return bytes;
+}
+
+void MaskCompiler::Running(pid_t process) {
+  const MutexLock lock(&mutex_);
+  running_.insert(process);
+  if (stopped_) {
+    kill(process, SIGKILL);
+  }
+}
+
+void MaskCompiler::Ended(pid_t process) {
+  const MutexLock lock(&mutex_);
+  running_.erase(process);
+}
+
+absl::Status MaskCompiler::CheckRuns() const {
+  const MutexLock lock(&mutex_);
+  return !stopped_
+             ? absl::OkStatus()
+             : Error(absl::StatusCode::kUnavailable, "STOPPING", "no more grammars are compiled")
+                   .Hint("send the request again once the coordinator is back");
+}
+
+void MaskCompiler::Stop() {
+  const MutexLock lock(&mutex_);
+  stopped_ = true;
+  for (const pid_t process : running_) {
+    kill(process, SIGKILL);
+  }
 }
 
 std::shared_ptr<const CompiledGrammar> MaskCompiler::Find(const std::string& digest) {

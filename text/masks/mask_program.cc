@@ -1,16 +1,21 @@
 #include "text/masks/mask_program.h"
 
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "common/status.h"
 #include "text/grammar/token_mask.h"
 #include "text/masks/mask_request.h"
+#include "text/masks/mask_time.h"
 
 namespace strata {
 namespace {
@@ -20,6 +25,9 @@ constexpr bool kMemoryIsLimited = false;  // Sanitizers reserve more than there 
 #else
 constexpr bool kMemoryIsLimited = true;
 #endif
+
+// Where they are closed one by one.
+constexpr long kMostInherited = 65536;  // NOLINT(google-runtime-int)
 
 // Others come first on the processor.
 constexpr int kNiceness = 5;
@@ -64,9 +72,18 @@ bool WriteAll(int out, std::string_view bytes) {
 }
 
 MaskAnswer Refused(const absl::Status& why) {
-  return {.kind = absl::IsResourceExhausted(why) ? MaskAnswer::Kind::kTooExpensive
-                                                 : MaskAnswer::Kind::kInvalid,
+  return {.kind = ReasonOf(why) == "GRAMMAR_TOO_EXPENSIVE" ? MaskAnswer::Kind::kTooExpensive
+                                                           : MaskAnswer::Kind::kInvalid,
           .text = std::string(why.message())};
+}
+
+// Those that take too long are made here alone, within the process's limits.
+absl::Status CheckFirstMask(const std::shared_ptr<const CompiledGrammar>& grammar) {
+  ASSIGN_OR_RETURN(const auto matcher, TokenMatcher::Make(grammar));
+  std::vector<uint32_t> mask(grammar->vocabulary().mask_words());
+  const nanoseconds begin = ThreadTime();
+  RETURN_IF_ERROR(matcher->FillMask(mask));
+  return MaskTime().Add(ThreadTime() - begin);
 }
 
 MaskAnswer AnswerTo(const MaskRequest& request) {
@@ -78,6 +95,9 @@ MaskAnswer AnswerTo(const MaskRequest& request) {
   if (!compiled.ok()) {
     return Refused(compiled.status());
   }
+  if (const absl::Status slow = CheckFirstMask(*compiled); !slow.ok()) {
+    return Refused(slow);
+  }
   const auto serialized = (*compiled)->Serialize();
   if (!serialized.ok()) {
     return Refused(serialized.status());
@@ -86,6 +106,18 @@ MaskAnswer AnswerTo(const MaskRequest& request) {
 }
 
 }  // namespace
+
+void CloseInherited() {
+#ifdef SYS_close_range
+  if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0U) == 0) {
+    return;
+  }
+#endif
+  const auto most = static_cast<int>(std::min(sysconf(_SC_OPEN_MAX), kMostInherited));
+  for (int fd = STDERR_FILENO + 1; fd < most; ++fd) {
+    close(fd);
+  }
+}
 
 int RunMaskProgram(int in, int out, uint64_t cpu_seconds, uint64_t memory_bytes) {
   const bool limited =

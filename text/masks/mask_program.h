@@ -6,6 +6,10 @@
 
 namespace strata {
 
+// Closes all that the process has open but its standard streams: connections of who started it end
+// when that closes them.
+void CloseInherited();
+
 // Takes limits on its own process (0: none; memory is not limited under sanitizers), reads one
 // MaskRequest from the socket `in` up to its end, and writes one MaskAnswer to `out`. Returns the
 // exit code. Beyond a limit the process ends as the system ends it.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/digest.h"
 #include "common/limits.h"
 #include "common/mutex.h"
@@ -18,6 +19,8 @@
 #include "coordinator/service/constraints/answer_tokens.h"
 #include "coordinator/service/constraints/constraint_reading.h"
 #include "coordinator/service/constraints/mask_threads.h"
+#include "coordinator/service/constraints/recent_refusals.h"
+#include "coordinator/service/constraints/shared_work.h"
 #include "text/masks/answer_matcher.h"
 #include "text/masks/mask_compiler.h"
 #include "text/masks/mask_program.h"
@@ -28,6 +31,10 @@ namespace {
 // Sources whose grammars are known by their digests.
 constexpr size_t kMostSources = 4096;
 constexpr size_t kMostMaskThreads = 4;
+// Answers that wait for what is made of a model's tokens, once for each model.
+constexpr size_t kMostWaiters = 4096;
+constexpr char kWaitingHint[] =
+    "try again in a moment, or raise --max-waiting-constraints of strata-coordinator";
 
 MaskCompilerOptions CompilerOptions(const ConstraintOptions& options) {
   MaskCompilerOptions result;
@@ -43,13 +50,37 @@ MaskCompilerOptions CompilerOptions(const ConstraintOptions& options) {
 
 FairCallsOptions CallsOptions(const ConstraintOptions& options) {
   return {.threads = std::max<size_t>(1, options.compilers),
-          .large_threads = 1,
+          .large_threads = 0,
           .large_bytes = ~uint64_t{0},
           .waiting = options.waiting,
           .name = "waiting_constraints",
-          .hint =
-              "try again in a moment, or raise --max-waiting-constraints of "
-              "strata-coordinator"};
+          .hint = kWaitingHint};
+}
+
+// One answer's, on its way.
+struct Call {
+  std::shared_ptr<const ModelRuntime> model;
+  AnswerWanted wanted;
+  std::string caller;
+  std::string key;
+  AnswerConstraints::Done done;
+
+  bool Wanted() const { return wanted.still().ok(); }
+  // With why it is not wanted any more, if it is not.
+  void Fail(const absl::Status& why) const {
+    const absl::Status still = wanted.still();
+    done(still.ok() ? why : still);
+  }
+};
+
+using Tokens = std::shared_ptr<const MaskVocabulary>;
+using Compiled = std::shared_ptr<const CompiledGrammar>;
+
+absl::Status TooMany(size_t most) {
+  return Error(absl::StatusCode::kResourceExhausted, "TOO_MANY_CALLS",
+               absl::StrCat(most, " answers wait for their constraints already"))
+      .Limit(absl::StrCat("waiting_constraints=", most))
+      .Hint(kWaitingHint);
 }
 
 class CompiledConstraints final : public AnswerConstraints {
@@ -60,12 +91,15 @@ class CompiledConstraints final : public AnswerConstraints {
         compiler_(CompilerOptions(options_)),
         masks_(std::make_shared<MaskThreads>(
             std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 2, kMostMaskThreads))),
+        vocabulary_work_(kMostWaiters),
+        grammar_work_(options_.waiting + options_.compilers),
         calls_(CallsOptions(options_)) {}
   ~CompiledConstraints() override { Stop(); }
 
   void Prepare(std::shared_ptr<const ModelRuntime> model, AnswerWanted wanted,
                const std::string& caller, const std::string& key, Done done) override;
   void Stop() override {
+    compiler_.Stop();  // What waits for a compiler is told so by it, one after another.
     calls_.Stop();
     masks_->Stop();
   }
@@ -75,45 +109,62 @@ class CompiledConstraints final : public AnswerConstraints {
   // What is known of a model's tokens.
   struct Vocabulary {
     std::weak_ptr<const ModelRuntime> model;
-    std::shared_ptr<const MaskVocabulary> tokens;
+    Tokens tokens;
     std::map<std::string, std::shared_ptr<const ThoughtEnd>> ends;  // By `close`.
   };
 
-  absl::StatusOr<std::shared_ptr<const MaskVocabulary>> TokensOf(
-      const std::shared_ptr<const ModelRuntime>& model);
+  Tokens KnownTokens(const std::shared_ptr<const ModelRuntime>& model);
+  absl::StatusOr<Tokens> TokensOf(const std::shared_ptr<const ModelRuntime>& model);
   std::shared_ptr<const ThoughtEnd> EndOf(const ModelRuntime& model, const std::string& close,
                                           const MaskVocabulary& tokens);
-  absl::StatusOr<std::shared_ptr<const AnswerPlan>> Compile(
-      const std::shared_ptr<const ModelRuntime>& model, AnswerWanted wanted);
+  // The steps of a call: with its tokens, with what they and the wanted are known by, with the
+  // grammar (null: any text).
+  void WithTokens(const std::shared_ptr<Call>& call, const Tokens& tokens);
+  void Compile(const std::shared_ptr<Call>& call, const Tokens& tokens, const std::string& source);
+  void Begin(const std::shared_ptr<Call>& call, const Tokens& tokens, const Compiled& grammar,
+             const std::string& source);
+  absl::StatusOr<Compiled> CompileNow(const Call& call, const Tokens& tokens,
+                                      const std::string& source);
   // The grammar of `source`, if it was read and is kept.
-  std::shared_ptr<const CompiledGrammar> FindKept(const std::string& source);
+  Compiled FindKept(const std::string& source);
+  absl::Status FindRefusal(const std::string& source);
+  void Refuse(const std::string& source, const absl::Status& why);
 
   const ConstraintOptions options_;
   const Host host_;
+  const SystemClock clock_;
   MaskCompiler compiler_;
   const std::shared_ptr<MaskThreads> masks_;
   Mutex mutex_;
   std::map<const ModelRuntime*, Vocabulary> vocabularies_ STRATA_GUARDED_BY(mutex_);
   std::map<std::string, std::string> grammars_ STRATA_GUARDED_BY(mutex_);  // By source.
+  RecentRefusals refusals_ STRATA_GUARDED_BY(mutex_);                      // By source.
+  SharedWork<Tokens> vocabulary_work_;
+  SharedWork<Compiled> grammar_work_;
   FairCalls calls_;  // Last: its threads use the others.
 };
 
 // What a grammar is known by before it is read.
-std::string SourceOf(const ModelRuntime& model, const AnswerWanted& wanted) {
+std::string SourceOf(const MaskVocabulary& tokens, const AnswerWanted& wanted) {
   return Sha256Hex(
-      absl::StrCat(model.weights_digest(), "/", model.name, "/",
+      absl::StrCat(tokens.digest, "/",
                    wanted.constraint.has_value() ? wanted.constraint->SerializeAsString() : "", "/",
-                   wanted.calls.has_value() ? wanted.calls->Source() : "", "/", wanted.rule.ebnf));
+                   wanted.calls.has_value() ? wanted.calls->Source() : ""));
 }
 
-absl::StatusOr<std::shared_ptr<const MaskVocabulary>> CompiledConstraints::TokensOf(
+absl::Status NotWanted() { return absl::CancelledError("nobody waits for the answer any more"); }
+
+Tokens CompiledConstraints::KnownTokens(const std::shared_ptr<const ModelRuntime>& model) {
+  const MutexLock lock(&mutex_);
+  const auto known = vocabularies_.find(model.get());
+  return known != vocabularies_.end() && known->second.model.lock() == model ? known->second.tokens
+                                                                             : nullptr;
+}
+
+absl::StatusOr<Tokens> CompiledConstraints::TokensOf(
     const std::shared_ptr<const ModelRuntime>& model) {
-  {
-    const MutexLock lock(&mutex_);
-    const auto known = vocabularies_.find(model.get());
-    if (known != vocabularies_.end() && known->second.model.lock() == model) {
-      return known->second.tokens;
-    }
+  if (const Tokens known = KnownTokens(model)) {
+    return known;
   }
   if (model->tokenizer == nullptr) {
     return model->tokenizer_problem;
@@ -150,7 +201,7 @@ std::shared_ptr<const ThoughtEnd> CompiledConstraints::EndOf(const ModelRuntime&
   return vocabularies_[&model].ends[close] = std::move(made);
 }
 
-std::shared_ptr<const CompiledGrammar> CompiledConstraints::FindKept(const std::string& source) {
+Compiled CompiledConstraints::FindKept(const std::string& source) {
   std::string digest;
   {
     const MutexLock lock(&mutex_);
@@ -163,75 +214,146 @@ std::shared_ptr<const CompiledGrammar> CompiledConstraints::FindKept(const std::
   return compiler_.Kept(digest);
 }
 
-absl::StatusOr<std::shared_ptr<const AnswerPlan>> CompiledConstraints::Compile(
-    const std::shared_ptr<const ModelRuntime>& model, AnswerWanted wanted) {
-  auto plan = std::make_shared<AnswerPlan>();
-  ASSIGN_OR_RETURN(plan->vocabulary, TokensOf(model));
-  const std::string source = SourceOf(*model, wanted);
-  plan->rule = std::move(wanted.rule);
-  if (wanted.constraint.has_value() || wanted.calls.has_value() || !plan->rule.ebnf.empty()) {
-    plan->grammar = FindKept(source);
-    if (plan->grammar == nullptr) {
-      if (wanted.calls.has_value()) {
-        ASSIGN_OR_RETURN(plan->rule.ebnf,
-                         EbnfOfCalls(*wanted.calls, wanted.constraint, *model->tokenizer,
-                                     options_.max_source_bytes));
-      } else if (wanted.constraint.has_value()) {
-        ASSIGN_OR_RETURN(plan->rule.ebnf,
-                         EbnfOfConstraint(*wanted.constraint, options_.max_source_bytes));
-      }
-      ASSIGN_OR_RETURN(plan->grammar, compiler_.Compile(plan->rule.ebnf, plan->vocabulary));
-      const MutexLock lock(&mutex_);
-      if (grammars_.size() >= kMostSources) {
-        grammars_.clear();
-      }
-      grammars_[source] = MaskCompiler::DigestOf(plan->rule.ebnf, *plan->vocabulary);
-    }
-  }
-  plan->rule.ebnf.clear();
-  if (plan->rule.thought.has_value()) {
-    plan->blanks = BlankTokens(plan->vocabulary->tokens);
-  }
-  if (plan->rule.thought.has_value() && !plan->rule.thought->close_token.has_value()) {
-    plan->thought_end = EndOf(*model, plan->rule.thought->close, *plan->vocabulary);
-  }
-  return plan;
+absl::Status CompiledConstraints::FindRefusal(const std::string& source) {
+  const MutexLock lock(&mutex_);
+  return refusals_.Find(source, clock_.Now());
+}
+
+void CompiledConstraints::Refuse(const std::string& source, const absl::Status& why) {
+  const MutexLock lock(&mutex_);
+  refusals_.Add(source, why, clock_.Now());
 }
 
 void CompiledConstraints::Prepare(std::shared_ptr<const ModelRuntime> model, AnswerWanted wanted,
                                   const std::string& caller, const std::string& key, Done done) {
-  auto prepare = [this, model, key](AnswerWanted asked, const Done& told) {
-    auto plan = Compile(model, std::move(asked));
-    if (!plan.ok()) {
-      told(plan.status());
-      return;
-    }
-    told(ThreadedConstraint::Make(*std::move(plan), key, host_, masks_));
-  };
-  bool known = false;
-  {
-    const MutexLock lock(&mutex_);
-    const auto vocabulary = vocabularies_.find(model.get());
-    known = vocabulary != vocabularies_.end() && vocabulary->second.model.lock() == model;
-  }
-  if (known && FindKept(SourceOf(*model, wanted)) != nullptr) {
-    prepare(std::move(wanted), done);
+  const auto call = std::make_shared<Call>(
+      Call{std::move(model), std::move(wanted), caller, key, std::move(done)});
+  if (const Tokens tokens = KnownTokens(call->model)) {
+    WithTokens(call, tokens);
     return;
   }
-  const uint64_t bytes = (wanted.constraint.has_value() ? wanted.constraint->ByteSizeLong() : 0) +
-                         (wanted.calls.has_value() ? wanted.calls->offered->source().size() : 0) +
-                         wanted.rule.ebnf.size();
-  auto shared = std::make_shared<AnswerWanted>(std::move(wanted));
-  const absl::Status taken =
-      calls_.Run(caller, bytes, [prepare, shared, done] { prepare(std::move(*shared), done); });
-  if (!taken.ok()) {
-    done(taken);
+  // Those that wait keep the model, so that no other one has its place.
+  const std::string name = absl::StrCat(reinterpret_cast<uintptr_t>(call->model.get()));
+  const auto joined = vocabulary_work_.Join(
+      name, {[call] { return call->Wanted(); },
+             [this, call](const absl::StatusOr<Tokens>& tokens) {
+               tokens.ok() ? WithTokens(call, *tokens) : call->Fail(tokens.status());
+             }});
+  if (joined == SharedWork<Tokens>::Joined::kFirst) {
+    masks_->Run([this, name, model = call->model](bool stopped) {
+      vocabulary_work_.End(name, stopped ? ConstraintsStopped() : TokensOf(model));
+    });
+  } else if (joined == SharedWork<Tokens>::Joined::kFull) {
+    call->done(TooMany(kMostWaiters));
   }
+}
+
+void CompiledConstraints::WithTokens(const std::shared_ptr<Call>& call, const Tokens& tokens) {
+  const AnswerWanted& wanted = call->wanted;
+  if (wanted.rule.thought.has_value()) {
+    const absl::Status thought = CheckThought(*wanted.rule.thought, tokens->tokens.size());
+    if (!thought.ok()) {
+      call->done(thought);
+      return;
+    }
+  }
+  if (!wanted.constraint.has_value() && !wanted.calls.has_value()) {
+    Begin(call, tokens, nullptr, "");
+    return;
+  }
+  const std::string source = SourceOf(*tokens, wanted);
+  if (absl::Status refused = FindRefusal(source); !refused.ok()) {
+    call->done(refused);
+  } else if (const Compiled kept = FindKept(source)) {
+    Begin(call, tokens, kept, source);
+  } else {
+    Compile(call, tokens, source);
+  }
+}
+
+void CompiledConstraints::Compile(const std::shared_ptr<Call>& call, const Tokens& tokens,
+                                  const std::string& source) {
+  using Joined = SharedWork<Compiled>::Joined;
+  const Joined joined = grammar_work_.Join(
+      source, {[call] { return call->Wanted(); },
+               [this, call, tokens, source](const absl::StatusOr<Compiled>& grammar) {
+                 grammar.ok() ? Begin(call, tokens, *grammar, source)
+                              : call->Fail(grammar.status());
+               }});
+  if (joined == Joined::kFull) {
+    call->done(TooMany(options_.waiting + options_.compilers));
+  }
+  if (joined != Joined::kFirst) {
+    return;
+  }
+  const AnswerWanted& wanted = call->wanted;
+  const uint64_t bytes = (wanted.constraint.has_value() ? wanted.constraint->ByteSizeLong() : 0) +
+                         (wanted.calls.has_value() ? wanted.calls->offered->source().size() : 0);
+  const absl::Status taken = calls_.Run(call->caller, bytes, [this, call, tokens, source] {
+    if (grammar_work_.Wanted(source, NotWanted())) {
+      grammar_work_.End(source, CompileNow(*call, tokens, source));
+    }
+  });
+  if (!taken.ok()) {
+    grammar_work_.End(source, taken);
+  }
+}
+
+absl::StatusOr<Compiled> CompiledConstraints::CompileNow(const Call& call, const Tokens& tokens,
+                                                         const std::string& source) {
+  if (Compiled kept = FindKept(source)) {
+    return kept;  // Since this one has joined.
+  }
+  RETURN_IF_ERROR(compiler_.CheckRuns());
+  const AnswerWanted& wanted = call.wanted;
+  const auto ebnf = wanted.calls.has_value()
+                        ? EbnfOfCalls(*wanted.calls, wanted.constraint, *call.model->tokenizer,
+                                      call.model->spec().vocab, options_.max_source_bytes)
+                        : EbnfOfConstraint(*wanted.constraint, options_.max_source_bytes);
+  auto grammar =
+      ebnf.ok() ? compiler_.Compile(*ebnf, tokens) : absl::StatusOr<Compiled>(ebnf.status());
+  if (absl::IsInvalidArgument(grammar.status())) {
+    Refuse(source, grammar.status());
+  }
+  RETURN_IF_ERROR(grammar.status());
+  const MutexLock lock(&mutex_);
+  if (grammars_.size() >= kMostSources) {
+    grammars_.clear();
+  }
+  grammars_[source] = MaskCompiler::DigestOf(*ebnf, *tokens);
+  return grammar;
+}
+
+void CompiledConstraints::Begin(const std::shared_ptr<Call>& call, const Tokens& tokens,
+                                const Compiled& grammar, const std::string& source) {
+  masks_->Run([this, call, tokens, grammar, source](bool stopped) {
+    if (stopped || !call->Wanted()) {
+      call->Fail(stopped ? ConstraintsStopped() : NotWanted());
+      return;
+    }
+    auto plan = std::make_shared<AnswerPlan>();
+    plan->rule = call->wanted.rule;
+    plan->vocabulary = tokens;
+    plan->grammar = grammar;
+    if (plan->rule.thought.has_value()) {
+      plan->blanks = BlankTokens(tokens->tokens);
+      if (!plan->rule.thought->close_token.has_value()) {
+        plan->thought_end = EndOf(*call->model, plan->rule.thought->close, *tokens);
+      }
+    }
+    call->done(ThreadedConstraint::Make(
+        std::move(plan),
+        {.key = call->key,
+         .host = host_,
+         .threads = masks_,
+         .on_too_expensive = [this, source](const absl::Status& why) { Refuse(source, why); }}));
+  });
 }
 
 }  // namespace
 
 int ConstraintProgramMain(int argc, char** argv) {
+  CloseInherited();
   return argc != 3
              ? 2
              : RunMaskProgram(STDIN_FILENO, STDOUT_FILENO, std::strtoull(argv[1], nullptr, 10),

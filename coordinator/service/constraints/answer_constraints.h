@@ -26,8 +26,10 @@ struct AnswerWanted {
   std::optional<v1::Constraint> constraint;
   // Its calls of tools; not set: they are part of the text.
   std::optional<CallsWanted> calls;
-  // Without the grammar, unless it is not the constraint's.
+  // Without the grammar.
   AnswerRule rule;
+  // Why it is not wanted any more; ok as long as it is. Any thread; must not wait.
+  std::function<absl::Status()> still = [] { return absl::OkStatus(); };
 };
 
 // Any thread, but for what it gives.
@@ -41,14 +43,16 @@ class AnswerConstraints {
   };
 
   virtual ~AnswerConstraints() = default;
-  // Calls `done` with one answer's constraint, whose first set is there: before it returns, or on a
-  // thread of its own where it has to be compiled. `caller` is who shares the compilers fairly.
-  // Errors: those of EbnfOfConstraint, AnswerTokensOf and MaskCompiler::Compile; NO_TOKENIZER,
-  // CONSTRAINT_VOCABULARY, CONSTRAINT_EMPTY (it admits the empty text alone), TOO_MANY_CALLS;
-  // CONSTRAINTS_UNAVAILABLE from a build that cannot make masks.
+  // Calls `done` once with one answer's constraint, whose first set is there: on a thread of its
+  // own, or with an error before it returns. What several ask for is compiled once, and what was
+  // refused is refused for a while. `caller` is who shares the compilers fairly.
+  // Errors: those of EbnfOfConstraint, AnswerTokensOf, MaskCompiler::Compile and AnswerMatcher;
+  // NO_TOKENIZER, CONSTRAINT_VOCABULARY, CONSTRAINT_EMPTY (it admits the empty text alone),
+  // TOO_MANY_CALLS, STOPPING, and what `still` says; CONSTRAINTS_UNAVAILABLE from a build that
+  // cannot make masks.
   virtual void Prepare(std::shared_ptr<const ModelRuntime> model, AnswerWanted wanted,
                        const std::string& caller, const std::string& key, Done done) = 0;
-  // Waits for what is being prepared; nothing is any more, and no set is made.
+  // Ends what is being prepared; nothing is any more, and no set is made.
   virtual void Stop() = 0;
 
   virtual const ConstraintOptions& options() const = 0;

@@ -75,7 +75,8 @@ absl::StatusOr<std::string> EbnfOfConstraint(const v1::Constraint& constraint,
 
 absl::StatusOr<std::string> EbnfOfCalls(const CallsWanted& calls,
                                         const std::optional<v1::Constraint>& constraint,
-                                        const Tokenizer& tokenizer, size_t max_source_bytes) {
+                                        const Tokenizer& tokenizer, uint32_t vocab,
+                                        size_t max_source_bytes) {
   GrammarLimits limits;
   limits.max_source_bytes = max_source_bytes;
   std::optional<Grammar> text;
@@ -83,7 +84,7 @@ absl::StatusOr<std::string> EbnfOfCalls(const CallsWanted& calls,
     ASSIGN_OR_RETURN(text, GrammarOfConstraint(*constraint, limits));
   }
   ASSIGN_OR_RETURN(const Grammar grammar,
-                   GrammarOf(calls, tokenizer, text.has_value() ? &*text : nullptr, limits));
+                   GrammarOf(calls, tokenizer, vocab, text.has_value() ? &*text : nullptr, limits));
   return EbnfOf(grammar);
 }
 

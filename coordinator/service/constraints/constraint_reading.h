@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_SERVICE_CONSTRAINTS_CONSTRAINT_READING_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -22,10 +23,11 @@ absl::StatusOr<std::string> EbnfOfConstraint(const v1::Constraint& constraint,
                                              size_t max_source_bytes);
 
 // The same of an answer that has, or may have, calls of tools; `constraint`: what it follows where
-// it has none. Errors are GrammarOfCalls' too.
+// it has none. Errors are GrammarOf's (calls_wanted.h) too.
 absl::StatusOr<std::string> EbnfOfCalls(const CallsWanted& calls,
                                         const std::optional<v1::Constraint>& constraint,
-                                        const Tokenizer& tokenizer, size_t max_source_bytes);
+                                        const Tokenizer& tokenizer, uint32_t vocab,
+                                        size_t max_source_bytes);
 
 }  // namespace strata
 

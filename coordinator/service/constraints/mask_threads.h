@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,8 +17,12 @@
 #include "coordinator/engine/token_constraint.h"
 #include "coordinator/service/constraints/answer_constraints.h"
 #include "text/masks/answer_matcher.h"
+#include "text/masks/mask_time.h"
 
 namespace strata {
+
+// What is told to whoever comes behind a Stop.
+absl::Status ConstraintsStopped();
 
 // Any thread.
 class MaskThreads {
@@ -27,9 +32,10 @@ class MaskThreads {
   MaskThreads(const MaskThreads&) = delete;
   MaskThreads& operator=(const MaskThreads&) = delete;
 
-  // In the order of these calls; nothing after Stop.
-  void Run(std::function<void()> task);
-  // Waits for tasks that run; drops the others.
+  // In the order of these calls. `stopped`: it is not to be done, since masks are made no more.
+  using Task = std::function<void(bool stopped)>;
+  void Run(Task task);
+  // Waits for tasks that run, and tells the others, and those that come later.
   void Stop();
 
  private:
@@ -37,7 +43,7 @@ class MaskThreads {
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<void()>> tasks_ STRATA_GUARDED_BY(mutex_);
+  std::deque<Task> tasks_ STRATA_GUARDED_BY(mutex_);
   bool stopped_ STRATA_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
@@ -47,29 +53,35 @@ class MaskThreads {
 class ThreadedConstraint final : public TokenConstraint,
                                  public std::enable_shared_from_this<ThreadedConstraint> {
  public:
-  // Makes the first set, on the calling thread. Errors of AnswerMatcher, and CONSTRAINT_EMPTY.
+  // What it needs beside its plan.
+  struct Needs {
+    std::string key;
+    AnswerConstraints::Host host;
+    std::shared_ptr<MaskThreads> threads;
+    MaskTimeLimits limits = {};
+    // Told of a grammar whose masks take longer than they may, on a thread that makes them.
+    std::function<void(const absl::Status&)> on_too_expensive;
+  };
+  // Makes the first set, on the calling thread, which is to be such a one. Errors of AnswerMatcher
+  // and MaskTime; CONSTRAINT_EMPTY.
   static absl::StatusOr<std::shared_ptr<TokenConstraint>> Make(
-      std::shared_ptr<const AnswerPlan> plan, std::string key, AnswerConstraints::Host host,
-      std::shared_ptr<MaskThreads> threads);
+      std::shared_ptr<const AnswerPlan> plan, Needs needs);
 
   std::shared_ptr<const NextTokens> Next() override { return next_; }
   absl::Status problem() const override { return problem_; }
   void Take(uint32_t token_id) override;
 
  private:
-  ThreadedConstraint(std::unique_ptr<AnswerMatcher> matcher, std::string key,
-                     AnswerConstraints::Host host, std::shared_ptr<MaskThreads> threads)
-      : matcher_(std::move(matcher)),
-        key_(std::move(key)),
-        host_(std::move(host)),
-        threads_(std::move(threads)) {}
+  explicit ThreadedConstraint(Needs needs) : needs_(std::move(needs)), time_(needs_.limits) {}
 
-  absl::StatusOr<std::shared_ptr<const NextTokens>> MakeNext();
+  // On such a thread.
+  absl::StatusOr<std::shared_ptr<const NextTokens>> MakeNext(std::optional<uint32_t> taken);
+  absl::StatusOr<AnswerMask> NextMask(std::optional<uint32_t> taken);
 
-  const std::unique_ptr<AnswerMatcher> matcher_;  // The thread's while there is no next set.
-  const std::string key_;
-  const AnswerConstraints::Host host_;
-  const std::shared_ptr<MaskThreads> threads_;
+  const Needs needs_;
+  // The thread's while there is no next set.
+  std::unique_ptr<AnswerMatcher> matcher_;
+  MaskTime time_;
   std::shared_ptr<const NextTokens> next_;
   absl::Status problem_;
 };

@@ -292,6 +292,7 @@ void Generation::Run(const v1::GenerateRequest& request) {
     HandOver(request.model(), shared, sink);
     return;
   }
+  (*held)->still = [self = shared_from_this()] { return self->Still(); };
   const Caller* const caller = use_ == nullptr ? nullptr : use_->caller();
   coordinator_->constraints()->Prepare(
       *model, **std::move(held), caller == nullptr ? "" : caller->id(), key_,
@@ -303,6 +304,18 @@ void Generation::Run(const v1::GenerateRequest& request) {
         shared->session.constraint = *std::move(constraint);
         self->HandOver(name, shared, sink);
       });
+}
+
+absl::Status Generation::Still() const {
+  if (cancelled_) {
+    return absl::CancelledError();
+  }
+  if (deadline_.has_value() && coordinator_->Now() >= *deadline_) {
+    return Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
+                 "the deadline passed before the constraint was compiled")
+        .Hint("give it longer: the second time a constraint is there at once");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<AnswerWanted>> Generation::Wanted(const ModelRuntime& model,

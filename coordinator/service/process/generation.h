@@ -81,6 +81,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // What the answer is to be held to; nullopt: nothing.
   absl::StatusOr<std::optional<AnswerWanted>> Wanted(const ModelRuntime& model,
                                                      ResolvedRequest* request) const;
+  // Why nobody wants the answer any more; ok as long as somebody does. Any thread.
+  absl::Status Still() const;
   // Hands it to the engine.
   void HandOver(const std::string& model, const std::shared_ptr<ResolvedRequest>& request,
                 const std::shared_ptr<Sink>& sink);

@@ -34,16 +34,30 @@ absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& mod
 }
 
 absl::StatusOr<Grammar> GrammarOf(const CallsWanted& calls, const Tokenizer& tokenizer,
-                                  const Grammar* text, const GrammarLimits& limits) {
-  return GrammarOfCalls(
-      *calls.offered,
-      {.format = calls.format,
-       .only = calls.only,
-       .one_call = calls.one_call,
-       .may_be_text = !calls.must_call,
-       .text = text,
-       .special_token = [&](std::string_view name) { return SpecialTokenOf(tokenizer, name); },
-       .limits = limits});
+                                  uint32_t vocab, const Grammar* text,
+                                  const GrammarLimits& limits) {
+  std::string beyond;
+  auto grammar = GrammarOfCalls(*calls.offered, {.format = calls.format,
+                                                 .only = calls.only,
+                                                 .one_call = calls.one_call,
+                                                 .may_be_text = !calls.must_call,
+                                                 .text = text,
+                                                 .special_token =
+                                                     [&](std::string_view name) {
+                                                       const auto id =
+                                                           SpecialTokenOf(tokenizer, name);
+                                                       if (id.value_or(0) >= vocab) beyond = name;
+                                                       return id;
+                                                     },
+                                                 .limits = limits});
+  if (!beyond.empty()) {
+    return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED",
+                 absl::StrCat("calls are written with the token '", beyond,
+                              "', which is none of the ", vocab, " that the model can say"))
+        .Fact("field", "tools")
+        .Hint("ask without tools that have to be called");
+  }
+  return grammar;
 }
 
 }  // namespace strata

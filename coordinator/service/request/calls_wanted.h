@@ -38,11 +38,11 @@ absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& mod
                                                          const ChatAnswer& answer,
                                                          bool has_constraint);
 
-// Answers that are so. `text`: what they follow where they are no calls; null: any text. Errors are
-// GrammarOfCalls'. The work is bounded by
-// counts; it may be a second's.
+// Answers that are so. `vocab`: tokens that the model can say; `text`: what they follow where they
+// are no calls; null: any text. Errors are GrammarOfCalls', and NOT_SUPPORTED where the model
+// cannot say a token that calls have. The work is bounded by counts; it may be a second's.
 absl::StatusOr<Grammar> GrammarOf(const CallsWanted& calls, const Tokenizer& tokenizer,
-                                  const Grammar* text, const GrammarLimits& limits);
+                                  uint32_t vocab, const Grammar* text, const GrammarLimits& limits);
 
 }  // namespace strata
 

@@ -81,7 +81,8 @@ TEST(CallsWanted, AChoiceAStrictToolAndAConstraintHoldCalls) {
 TEST(CallsWanted, BecomesAGrammarOfAnswers) {
   const auto model = ModelWithTools();
   const auto takes = [&](const v1::ChatInput& chat, const Grammar* text, std::string_view answer) {
-    const auto grammar = GrammarOf(**Wanted(chat, text != nullptr), *model->tokenizer, text, {});
+    const auto grammar = GrammarOf(**Wanted(chat, text != nullptr), *model->tokenizer,
+                                   model->tokenizer->vocab_size(), text, {});
     EXPECT_TRUE(grammar.ok()) << grammar.status();
     return Recognizer::Make(*grammar, 100'000)->Check(answer).complete;
   };

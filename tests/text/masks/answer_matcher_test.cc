@@ -44,9 +44,16 @@ std::shared_ptr<const MaskVocabulary> Vocabulary() {
   return made;
 }
 
-std::unique_ptr<AnswerMatcher> Matcher(const AnswerRule& rule, bool blanks = false) {
+struct Held {
+  std::string ebnf = "";  // Empty: any text.
+  std::optional<ThoughtRule> thought = std::nullopt;
+  uint32_t min_tokens = 0;
+  bool ignore_eos = false;
+};
+
+std::unique_ptr<AnswerMatcher> Matcher(const Held& rule, bool blanks = false) {
   auto plan = std::make_shared<AnswerPlan>();
-  plan->rule = rule;
+  plan->rule = {rule.thought, rule.min_tokens, rule.ignore_eos};
   plan->vocabulary = Vocabulary();
   if (blanks) {
     plan->blanks = BlankTokens(Tokens());
@@ -214,6 +221,32 @@ TEST(AnswerMatcher, AnAnswerMayBeginWithAThought) {
   rule.budget_tokens = 0;
   auto never = Matcher({.ebnf = "root ::= \"ab\"", .thought = rule});
   EXPECT_EQ(NextIds(never.get()), (Ids{Id("a"), Id("ab")}));
+}
+
+TEST(AnswerMatcher, ABudgetOfNothingEndsAThoughtThatTheAnswerBegins) {
+  ThoughtRule rule = Special();
+  rule.opened = false;
+  rule.budget_tokens = 0;
+  for (const Ids& before : {Ids{}, Ids{Id("\n"), Id(" ")}}) {
+    auto thinks = Matcher({.thought = rule}, /*blanks=*/true);
+    TakeAll(thinks.get(), before);
+    TakeAll(thinks.get(), {kOpen});
+    EXPECT_EQ(NextIds(thinks.get()), Ids{kClose});
+    TakeAll(thinks.get(), {kClose});
+    EXPECT_EQ(NextIds(thinks.get()), std::nullopt);
+  }
+}
+
+TEST(AnswerMatcher, RefusesThoughtsWhoseTokensTheModelCannotSay) {
+  const auto beyond = static_cast<uint32_t>(Tokens().size());
+  for (const bool opens : {true, false}) {
+    ThoughtRule rule = Special();
+    (opens ? rule.open_ids : rule.close_ids) = {beyond};
+    auto plan = std::make_shared<AnswerPlan>();
+    plan->rule.thought = rule;
+    plan->vocabulary = Vocabulary();
+    EXPECT_EQ(ReasonOf(AnswerMatcher::Make(std::move(plan)).status()), "NOT_SUPPORTED");
+  }
 }
 
 TEST(AnswerMatcher, ABudgetAloneLeavesTheTextFree) {

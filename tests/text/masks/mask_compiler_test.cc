@@ -99,6 +99,38 @@ TEST(MaskCompiler, AProcessThatDoesNotAnswerInTimeIsEnded) {
   EXPECT_NE(status.message().find("50 ms"), std::string_view::npos) << status;
 }
 
+TEST(MaskCompiler, StopEndsWhatRunsAndStartsNothing) {
+  MaskCompiler compiler(With({"/bin/sh", "-c", "exec sleep 1000"}));
+  absl::Status told;
+  std::thread waits([&] { told = compiler.Compile("root ::= [a]", Letters()).status(); });
+  while (compiler.started() == 0) std::this_thread::yield();
+  compiler.Stop();
+  waits.join();
+  EXPECT_EQ(ReasonOf(told), "STOPPING");
+  EXPECT_EQ(ReasonOf(compiler.Compile("root ::= [b]", Letters()).status()), "STOPPING");
+  EXPECT_EQ(compiler.started(), 1U);
+}
+
+// It compiles in no time, and each of its masks takes seconds.
+TEST(MaskCompiler, AGrammarWhoseFirstMaskTakesTooLongIsRefused) {
+  std::string ebnf = "root ::= ";
+  std::string rules;
+  for (int i = 0; i < 60; ++i) {
+    ebnf += absl::StrCat(i == 0 ? "" : " | ", "r", i);
+    rules += absl::StrCat("\nr", i, " ::= ([a-z] | [a-m] [a-z]){", i + 1, ",}");
+  }
+  std::vector<std::string> tokens;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string token;
+    for (int rest = i + 27; rest > 0; rest /= 26) token += static_cast<char>('a' + rest % 26);
+    tokens.push_back(token + token + token);
+  }
+  tokens.emplace_back("");
+  const auto vocabulary = *MaskVocabulary::Make(tokens, {static_cast<int32_t>(tokens.size() - 1)});
+  MaskCompiler compiler(With({Program(), "60", "0"}));
+  EXPECT_EQ(ReasonOf(compiler.Compile(ebnf + rules, vocabulary).status()), "GRAMMAR_TOO_EXPENSIVE");
+}
+
 TEST(MaskCompiler, MemoryThatLacksIsNoInvalidGrammar) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // Some of them lack it while the grammar is compiled, with an exception.
