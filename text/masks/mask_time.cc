@@ -10,7 +10,7 @@ namespace {
 
 int64_t Ms(nanoseconds time) { return std::chrono::duration_cast<milliseconds>(time).count(); }
 
-Error TooExpensive(nanoseconds time, const char* of_what) {
+Error TooSlow(nanoseconds time, const char* of_what) {
   return Error(
              absl::StatusCode::kInvalidArgument, "GRAMMAR_TOO_EXPENSIVE",
              absl::StrCat("finding the tokens that may come next took ", Ms(time), " ms", of_what))
@@ -24,10 +24,10 @@ Error TooExpensive(nanoseconds time, const char* of_what) {
 absl::Status MaskTime::Add(nanoseconds time) {
   left_ += limits_.each - time;
   if (time > limits_.one) {
-    return TooExpensive(time, " for one token").Limit(absl::StrCat("mask_ms=", Ms(limits_.one)));
+    return TooSlow(time, " for one token").Limit(absl::StrCat("mask_ms=", Ms(limits_.one)));
   }
   if (left_.count() < 0) {
-    return TooExpensive(limits_.all - left_, ", more than so many tokens may take")
+    return TooSlow(limits_.all - left_, ", more than so many tokens may take")
         .Limit(absl::StrCat("answer_mask_ms=", Ms(limits_.all), "+", Ms(limits_.each), "/token"));
   }
   return absl::OkStatus();
