@@ -2,10 +2,12 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "common/status.h"
+#include "text/tools/json_text.h"
 
 namespace strata {
 namespace {
@@ -229,13 +231,13 @@ void ReadTools(Fields* fields, OrderedBody* body, v1::ChatInput* chat) {
     }
     // What is in them is looked at where the prompt is made.
     if (!tools->empty()) {
-      const auto json = body->Get();
-      if (!json.ok()) {
-        fields->Fail(json.status());
+      const auto written = body->Written("tools");
+      if (!written.ok()) {
+        fields->Fail(written.status());
         return;
       }
-      for (const OrderedJson& tool : (**json)["tools"]) {
-        chat->add_tools(Dump(tool));
+      for (const std::string_view tool : ItemTexts(*written)) {
+        chat->add_tools(CompactJson(tool));
       }
     }
   }

@@ -2,14 +2,16 @@
 
 #include <initializer_list>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "common/status.h"
+#include "text/tools/json_text.h"
 
 namespace strata {
 namespace {
 
-// Reads one request's. `at`: the object that the fields are of, with its keys in order.
+// Reads one request's.
 class ConstraintReader {
  public:
   ConstraintReader(Fields* fields, OrderedBody* body, std::string below,
@@ -19,24 +21,15 @@ class ConstraintReader {
   // The one member of these that is there, by what each is read.
   void Schema(const char* name) {
     const Json* value = fields_->Find(name);
-    if (value == nullptr) {
+    if (!Given(*fields_, name)) {
       return;
     }
-    const OrderedJson* ordered = Ordered(name);
-    SetSchema(*value, ordered, fields_->Name(name), Claim(fields_->Name(name)));
+    const std::string_view written = Written(name);
+    SetSchema(*value, written, fields_->Name(name), Claim(fields_->Name(name)));
   }
 
-  void Regex(const char* name) {
-    if (const auto text = fields_->Text(name)) {
-      if (v1::Constraint* out = Claim(fields_->Name(name))) out->set_regex(*text);
-    }
-  }
-
-  void Ebnf(const char* name) {
-    if (const auto text = fields_->Text(name)) {
-      if (v1::Constraint* out = Claim(fields_->Name(name))) out->set_grammar(*text);
-    }
-  }
+  void Regex(const char* name) { SetRegex(fields_, name); }
+  void Ebnf(const char* name) { SetEbnf(fields_, name); }
 
   void Choice(const char* name) { SetChoices(fields_, name); }
 
@@ -48,28 +41,27 @@ class ConstraintReader {
 
   // vLLM's, whose members say what.
   void StructuredOutputs(const char* name) {
+    if (!Given(*fields_, name)) {
+      return;
+    }
     const Json* object = fields_->Object(name);
     if (object == nullptr) {
       return;
     }
     const std::string prefix = fields_->Name(name) + ".";
     Fields inner(*object, prefix);
-    const OrderedJson* ordered = Ordered(name);
+    const std::string_view written = Written(name);
     inner.Refuse("structural_tag");
     inner.Refuse("whitespace_pattern");
     inner.Refuse("disable_any_whitespace");
     const bool closed = inner.BoolOr("disable_additional_properties", false);
-    if (const Json* schema = inner.Find("json"); schema != nullptr && ordered != nullptr) {
+    if (const Json* schema = inner.Find("json"); Given(inner, "json") && !written.empty()) {
       v1::Constraint* out = Claim(prefix + "json");
-      SetSchema(*schema, &(*ordered)["json"], prefix + "json", out);
+      SetSchema(*schema, MemberText(written, "json"), prefix + "json", out);
       if (out != nullptr) out->set_strict(closed);
     }
-    if (const auto text = inner.Text("regex")) {
-      if (v1::Constraint* out = Claim(prefix + "regex")) out->set_regex(*text);
-    }
-    if (const auto text = inner.Text("grammar")) {
-      if (v1::Constraint* out = Claim(prefix + "grammar")) out->set_grammar(*text);
-    }
+    SetRegex(&inner, "regex");
+    SetEbnf(&inner, "grammar");
     if (inner.BoolOr("json_object", false)) {
       if (v1::Constraint* out = Claim(prefix + "json_object")) out->set_json_object(true);
     }
@@ -79,6 +71,9 @@ class ConstraintReader {
 
   // {"type": ..., ...}, of OpenAI, LoRAX, TGI and others.
   void Typed(const char* name) {
+    if (!Given(*fields_, name)) {
+      return;
+    }
     const Json* object = fields_->Object(name);
     if (object == nullptr || object->empty()) {
       return;
@@ -86,8 +81,8 @@ class ConstraintReader {
     const std::string prefix = fields_->Name(name) + ".";
     Fields inner(*object, prefix);
     const std::string type = inner.Text("type").value_or("");
-    const OrderedJson* ordered = Ordered(name);
-    if (!inner.status().ok() || ordered == nullptr || type == "text") {
+    const std::string_view written = Written(name);
+    if (!inner.status().ok() || written.empty() || type == "text") {
       fields_->Fail(inner.status());
       return;
     }
@@ -98,14 +93,14 @@ class ConstraintReader {
     if (type == "json_object" || type == "json") {
       const char* const member = FirstOf(inner, {"value", "schema"});
       if (member != nullptr) {
-        SetSchema(*inner.Find(member), &(*ordered)[member], prefix + member, out);
+        SetSchema(*inner.Find(member), MemberText(written, member), prefix + member, out);
       } else if (type == "json_object") {
         out->set_json_object(true);
       } else {
         fields_->Fail(BadField(prefix + "value", "a JSON schema"));
       }
     } else if (type == "json_schema") {
-      NamedSchema(inner, *ordered, prefix, out);
+      NamedSchema(inner, written, prefix, out);
     } else if (type == "regex" || type == "grammar") {
       const char* const member = FirstOf(inner, {"value", type == "regex" ? "pattern" : "grammar"});
       const auto text = member == nullptr ? std::nullopt : inner.Text(member);
@@ -125,15 +120,20 @@ class ConstraintReader {
   }
 
  private:
-  // The member of the fields' object, with its keys in order. Null after an error.
-  const OrderedJson* Ordered(const char* name) {
-    const auto body = body_->Get();
-    if (!body.ok()) {
-      fields_->Fail(body.status());
-      return nullptr;
+  // The member of the fields' object as it is written. "" after an error.
+  std::string_view Written(const char* name) {
+    const auto member = body_->Written(below_.empty() ? name : below_);
+    if (!member.ok()) {
+      fields_->Fail(member.status());
+      return "";
     }
-    const OrderedJson& object = below_.empty() ? **body : (**body)[below_];
-    return &object[name];
+    return below_.empty() ? *member : MemberText(*member, name);
+  }
+
+  // Whether there is anything in it: clients send fields that they do not use as empty.
+  static bool Given(const Fields& fields, const char* name) {
+    const Json* value = fields.Find(name);
+    return value != nullptr && *value != "" && *value != Json::array();
   }
 
   static const char* FirstOf(const Fields& fields, std::initializer_list<const char*> names) {
@@ -160,22 +160,22 @@ class ConstraintReader {
   }
 
   // A schema, or the text of one.
-  void SetSchema(const Json& value, const OrderedJson* ordered, const std::string& name,
+  void SetSchema(const Json& value, std::string_view written, const std::string& name,
                  v1::Constraint* out) {
-    if (out == nullptr || ordered == nullptr) {
+    if (out == nullptr || written.empty()) {
       return;
     }
     if (value.is_string()) {
       out->set_json_schema(value.get<std::string>());
     } else if (value.is_object() || value.is_boolean()) {
-      out->set_json_schema(Dump(*ordered));
+      out->set_json_schema(CompactJson(written));
     } else {
       fields_->Fail(BadField(name, "a JSON schema"));
     }
   }
 
   // {"name", "schema", "strict"} in `json_schema` or, TGI's, `value`; or a schema at once.
-  void NamedSchema(const Fields& fields, const OrderedJson& ordered, const std::string& prefix,
+  void NamedSchema(const Fields& fields, std::string_view written, const std::string& prefix,
                    v1::Constraint* out) {
     const char* const member = FirstOf(fields, {"json_schema", "value"});
     const Json* named = member == nullptr ? nullptr : fields.Find(member);
@@ -186,19 +186,36 @@ class ConstraintReader {
       out->set_strict(inner.BoolOr("strict", false));
       fields_->Fail(inner.status());
       if (schema != nullptr) {
-        SetSchema(*schema, &ordered[member]["schema"], place + "schema", out);
+        SetSchema(*schema, MemberText(MemberText(written, member), "schema"), place + "schema",
+                  out);
         return;
       }
     }
     if (named == nullptr && fields.Find("schema") != nullptr) {
-      SetSchema(*fields.Find("schema"), &ordered["schema"], prefix + "schema", out);
+      SetSchema(*fields.Find("schema"), MemberText(written, "schema"), prefix + "schema", out);
       return;
     }
     fields_->Fail(BadField(prefix + "json_schema.schema", "a JSON schema"));
   }
 
+  void SetRegex(Fields* fields, const char* name) {
+    if (const auto text = GivenText(fields, name)) {
+      if (v1::Constraint* out = Claim(fields->Name(name))) out->set_regex(*text);
+    }
+  }
+
+  void SetEbnf(Fields* fields, const char* name) {
+    if (const auto text = GivenText(fields, name)) {
+      if (v1::Constraint* out = Claim(fields->Name(name))) out->set_grammar(*text);
+    }
+  }
+
+  static std::optional<std::string> GivenText(Fields* fields, const char* name) {
+    return Given(*fields, name) ? fields->Text(name) : std::nullopt;
+  }
+
   void SetChoices(Fields* fields, const char* name) {
-    if (fields->Find(name) == nullptr) {
+    if (!Given(*fields, name)) {
       return;
     }
     const std::vector<std::string> texts = fields->Texts(name);

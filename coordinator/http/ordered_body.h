@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/status.h"
 #include "coordinator/http/json_body.h"
+#include "text/tools/json_text.h"
 #include "text/tools/ordered_json.h"
 
 namespace strata {
@@ -29,6 +30,12 @@ class OrderedBody {
     }
     RETURN_IF_ERROR(json_->status());
     return &**json_;
+  }
+  // The member as it is written, with every digit of its numbers; "": there is none. Errors are
+  // Get's.
+  absl::StatusOr<std::string_view> Written(std::string_view member) {
+    RETURN_IF_ERROR(Get().status());
+    return MemberText(body_, member);
   }
 
  private:

@@ -107,11 +107,7 @@ class CallGrammarWriter {
   }
 
   absl::StatusOr<GrammarExpr> Arguments(const OfferedTool& tool) {
-    const bool given = !tool.types.schema().is_null();
-    const std::string schema =
-        given ? tool.types.schema().dump(-1, ' ', false,
-                                         nlohmann::ordered_json::error_handler_t::replace)
-              : std::string(kEmptySchema);
+    const std::string_view schema = tool.parameters.empty() ? kEmptySchema : tool.parameters;
     ASSIGN_OR_RETURN(JsonValue root, ParseJsonValue(schema, options_.limits));
     ASSIGN_OR_RETURN(const SchemaDocument document, SchemaDocument::Make(std::move(root)));
     const Goal goal({Condition::Kind::kHolds, &document.root()});

@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "text/tools/json_scanner.h"
+#include "text/tools/json_text.h"
 #include "text/tools/marked_text.h"
 #include "text/tools/ordered_json.h"
 
@@ -196,9 +197,12 @@ absl::StatusOr<std::shared_ptr<const OfferedTools>> OfferedTools::Parse(
     if (strict != nullptr && !strict->is_boolean() && !strict->is_null()) {
       return Bad(place + ".function.strict", "true or false");
     }
+    const bool given = parameters != nullptr && parameters->is_object();
     offered->tools_.push_back(
         {.name = name->get<std::string>(),
-         .types = ParameterTypes(parameters == nullptr ? Json() : *parameters),
+         .types = ParameterTypes(given ? *parameters : Json()),
+         .parameters =
+             given ? CompactJson(MemberText(MemberText(tools[i], "function"), "parameters")) : "",
          .strict = strict != nullptr && *strict == true});
     if (!offered->by_name_.emplace(offered->tools_.back().name, i).second) {
       return Bad(place + ".function.name", "another than those of the tools before it");
@@ -206,6 +210,8 @@ absl::StatusOr<std::shared_ptr<const OfferedTools>> OfferedTools::Parse(
   }
   return offered;
 }
+
+bool OfferedTools::HasStrict() const { return std::ranges::any_of(tools_, &OfferedTool::strict); }
 
 const ParameterTypes* OfferedTools::Find(std::string_view name) const {
   const auto found = by_name_.find(name);

@@ -22,7 +22,6 @@ class ParameterTypes {
   // `schema`: the tool's "parameters".
   explicit ParameterTypes(nlohmann::ordered_json schema) : schema_(std::move(schema)) {}
 
-  const nlohmann::ordered_json& schema() const { return schema_; }
   // Names of JSON schema's types that a parameter may have; empty: any.
   std::vector<std::string> TypesOf(const std::string& parameter) const;
   // Whether it is a text whatever is written, so that it needs no look at all of it.
@@ -41,20 +40,22 @@ std::string JsonOrText(std::string_view written);
 
 struct OfferedTool {
   std::string name;
-  ParameterTypes types;  // Of a null schema where there is none.
-  bool strict = false;   // Arguments have to be as the schema says.
+  ParameterTypes types;    // Of a null schema where there is none.
+  std::string parameters;  // The schema as it is written, blanks left out; "": there is none.
+  bool strict = false;     // Arguments have to be as the schema says.
 };
 
 class OfferedTools {
  public:
   // `tools`: {"type": "function", "function": {"name", "parameters"?, "strict"?, ...}}, each as
-  // text.
-  // INVALID_ARGUMENT (BAD_FIELD, NOT_SUPPORTED) names the field.
+  // text. INVALID_ARGUMENT (BAD_FIELD, NOT_SUPPORTED) names the field.
   static absl::StatusOr<std::shared_ptr<const OfferedTools>> Parse(
       const std::vector<std::string>& tools);
 
   // In the order in which they were offered.
   const std::vector<OfferedTool>& tools() const { return tools_; }
+  // One of them is strict, so that all calls are held to what they may be.
+  bool HasStrict() const;
   // What they were read from.
   const std::string& source() const { return source_; }
   bool Has(std::string_view name) const { return Find(name) != nullptr; }

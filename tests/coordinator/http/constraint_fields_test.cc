@@ -103,7 +103,6 @@ TEST(ConstraintFields, EachSpellingOfAClientIsAConstraint) {
       {R"("guided_json":"{}")", "schema {}"},
       {R"("guided_regex":"a")", "regex a"},
       {R"("guided_choice":["a"])", "choices a"},
-      {R"("guided_choice":[])", "choices"},
       {R"("guided_grammar":"g")", "grammar g"},
       // SGLang's and llama.cpp's.
       {R"("json_schema":$)", schema},
@@ -115,6 +114,39 @@ TEST(ConstraintFields, EachSpellingOfAClientIsAConstraint) {
     EXPECT_EQ(OfChat(WithSchema(fields)), want) << fields;
     EXPECT_EQ(OfCompletion(WithSchema(fields)), want) << fields;
   }
+}
+
+TEST(ConstraintFields, NumbersOfASchemaKeepEveryDigit) {
+  const std::string schema =
+      R"({"enum":[12345678901234567890123,0.1000000000000000055511151231257827,1.50,-0,1E+2]})";
+  const std::string spaced =
+      R"( { "enum" : [12345678901234567890123, 0.1000000000000000055511151231257827, 1.50,
+            -0, 1E+2] } )";
+  for (const std::string& written : {schema, spaced}) {
+    EXPECT_EQ(OfChat("\"guided_json\":" + written), "schema " + schema);
+    EXPECT_EQ(OfCompletion("\"structured_outputs\":{\"json\":" + written + "}"),
+              "schema " + schema);
+    EXPECT_EQ(OfChat(R"("response_format":{"type":"json_schema","json_schema":{"schema":)" +
+                     written + "}}"),
+              "schema " + schema);
+    EXPECT_EQ(OfChat(R"("response_format":{"type":"json_schema","schema":)" + written + "}"),
+              "schema " + schema);
+    EXPECT_EQ(OfLorax(R"("grammar":{"type":"json","value":)" + written + "}"), "schema " + schema);
+    EXPECT_EQ(OfLorax("\"schema\":" + written), "schema " + schema);
+  }
+}
+
+TEST(ConstraintFields, WhatIsEmptyIsNotGiven) {
+  const std::string empty =
+      R"("response_format":null,"structured_outputs":{"json":"","regex":"","grammar":"","choice":[]},)"
+      R"("guided_json":"","guided_regex":"","guided_choice":[],"guided_grammar":"",)"
+      R"("guided_json_object":false,"json_schema":null,"regex":"","ebnf":"")";
+  EXPECT_EQ(OfChat(empty), "none");
+  EXPECT_EQ(OfCompletion(empty), "none");
+  EXPECT_EQ(OfChat(empty + R"(,"grammar":"g")"), "grammar g");
+  EXPECT_EQ(OfChat(R"("regex":"","grammar":"","json_schema":"")"), "none");
+  EXPECT_EQ(OfChat(R"("response_format":"","structured_outputs":[],"guided_choice":"")"), "none");
+  EXPECT_EQ(OfLorax(R"("response_format":"","schema":"","grammar":"")"), "none");
 }
 
 TEST(ConstraintFields, LoraxAndTgiHaveThemAmongTheParameters) {

@@ -187,6 +187,15 @@ TEST(OpenAiRequest, CallsOfToolsAndTheirResultsReachTheRequest) {
   EXPECT_TRUE(chat.continue_final_message());
 }
 
+TEST(OpenAiRequest, NumbersOfAToolKeepEveryDigit) {
+  const auto parsed = ParseChatCompletion(Chat(
+      R"("tools":[ {"a" : 12345678901234567890123}, {"b": [1.50, 0.1000000000000000055511151231257827]} ])"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->prompts.at(0).chat().tools(),
+              ElementsAre(R"({"a":12345678901234567890123})",
+                          R"({"b":[1.50,0.1000000000000000055511151231257827]})"));
+}
+
 TEST(OpenAiRequest, AChoiceOfAToolReachesTheRequest) {
   const auto choice = [](const std::string& json) {
     const auto parsed =

@@ -223,6 +223,19 @@ TEST(CallGrammar, AToolWithoutParametersIsCalledWithoutArguments) {
   EXPECT_EQ(recognizer.Check(R"({"name": "ping", "parameters": {"a": 1}})").prefix, 32U);
 }
 
+TEST(CallGrammar, NumbersOfParametersAreHeldToTheLastDigit) {
+  const auto tools = *OfferedTools::Parse({ToolOf(
+      "f", R"({"properties": {"n": {"const": 12345678901234567890123}}, "required": ["n"]})",
+      true)});
+  const auto grammar = GrammarOfCalls(*tools, {.format = &Format("llama3_json"), .one_call = true});
+  const Recognizer recognizer = *Recognizer::Make(*grammar, 10'000);
+  const auto takes = [&](const std::string& number) {
+    return recognizer.Check(R"({"name": "f", "parameters": {"n": )" + number + "}}").complete;
+  };
+  EXPECT_TRUE(takes("12345678901234567890123"));
+  EXPECT_FALSE(takes("12345678901234568000000"));
+}
+
 TEST(CallGrammar, AnAnswerIsCallsOrTheTextThatIsAskedFor) {
   const auto tools = *OfferedTools::Parse({ToolOf("ping", "", false)});
   const Grammar text = *GrammarOfSchema(R"({"type": "integer"})", {});

@@ -27,6 +27,16 @@ TEST(OfferedTools, NamesWhatIsWrongWithOne) {
   EXPECT_FALSE(OfferedTools::Parse(std::vector<std::string>(kMaxTools + 1, "{}")).ok());
 }
 
+TEST(OfferedTools, ParametersAreKeptAsTheyAreWritten) {
+  const auto offered = OfferedTools::Parse(
+      {R"({"function": {"name": "f", "parameters": {"const": 12345678901234567890123, "a": 1.50}}})",
+       R"({"function": {"name": "g"}})", R"({"function": {"name": "h", "parameters": null}})"});
+  ASSERT_TRUE(offered.ok()) << offered.status();
+  EXPECT_EQ((*offered)->tools()[0].parameters, R"({"const":12345678901234567890123,"a":1.50})");
+  EXPECT_EQ((*offered)->tools()[1].parameters, "");
+  EXPECT_EQ((*offered)->tools()[2].parameters, "");
+}
+
 TEST(ParameterTypes, SayWhatPlainTextMeans) {
   const ParameterTypes types(nlohmann::ordered_json::parse(R"({
     "$defs": {"Unit": {"enum": ["C", "F"]}, "Loop": {"$ref": "#/$defs/Loop"}},
