@@ -201,6 +201,18 @@ def test_a_strict_tool_holds_its_calls_where_the_model_decides(cluster):
     assert json.loads(call["function"]["arguments"])["days"] == 2
 
 
+def test_stop_strings_look_at_the_text_before_a_strict_call_alone(cluster):
+    strict = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True, "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}]
+    choice = ask(cluster, "call", tokens=4, tools=strict, parallel_tool_calls=False, stop=["}", '"', "city"])["choices"][0]
+    (call,) = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and json.loads(call["function"]["arguments"])["days"] == 2
+    choice = ask(cluster, "call", tools=strict, stop=["tool"])["choices"][0]
+    assert choice["finish_reason"] == "stop" and choice["message"]["content"] == "<"
+    choice = ask(cluster, "answer", tools=strict, stop=[" is"])["choices"][0]
+    assert choice["finish_reason"] == "stop" and SCRIPTS["answer"].startswith(choice["message"]["content"] + " is")
+
+
 def test_beside_a_constraint_the_answer_is_calls_or_keeps_to_it(cluster):
     held = {"type": "json_schema", "json_schema": {"schema": {"enum": ["yes", "no"]}}}
     seen = set()

@@ -46,6 +46,8 @@ class AnswerReader {
   std::vector<AnswerEvent> Take() { return events_.Take(); }
 
   bool in_thought() const;
+  // A call is being read, from its opening on.
+  bool in_call() const { return state_ == State::kCall || state_ == State::kCallMessage; }
   size_t whole_calls() const { return events_.whole_calls(); }
   // The first call ended, and it was to be the only one.
   bool full() const { return options_.one_call && events_.whole_calls() > 0; }

@@ -174,16 +174,23 @@ class Generation::Sink final : public SessionSink {
  private:
   // What the answer says with token `id`, into `response`.
   void Read(uint32_t id, v1::GenerateResponse* response) {
-    std::string text = text_.Add(id);
     if (reader_ == nullptr) {
-      response->set_text(std::move(text));
+      response->set_text(text_.Add(id));
       return;
     }
     const bool was_thought = reader_->in_thought();
-    reader_->Add(text);
+    if (reader_->holds_calls()) {
+      text_.Add(id, [this](std::string_view text) {
+        reader_->Add(text);
+        return reader_->in_call();
+      });
+    } else {
+      reader_->Add(text_.Add(id));
+    }
     if (!text_.stopped() && reader_->IsToken(id)) {
       reader_->Add(text_.Break());
       reader_->AddToken(id);
+      if (reader_->holds_calls() && reader_->in_call()) text_.EndStops();
     }
     reader_->Tell(response);
     thought_tokens_ += was_thought || reader_->in_thought() ? 1 : 0;

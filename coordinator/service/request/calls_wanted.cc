@@ -1,6 +1,5 @@
 #include "coordinator/service/request/calls_wanted.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,8 +20,7 @@ absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& mod
   if (answer.offered == nullptr) {
     return std::nullopt;
   }
-  const bool strict = std::ranges::any_of(answer.offered->tools(), &OfferedTool::strict);
-  if (!answer.must_call && !strict && !has_constraint) {
+  if (!answer.must_call && !answer.offered->HasStrict() && !has_constraint) {
     return std::nullopt;
   }
   ASSIGN_OR_RETURN(const ToolFormat* const format, ToolFormatOf(model, options));

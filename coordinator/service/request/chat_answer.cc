@@ -125,17 +125,20 @@ absl::StatusOr<std::unique_ptr<ChatReader>> ChatReader::Make(const ModelRuntime&
                        answer.prompt_end.ends_with(reading.thoughts->open);
   reading.behind_thought = reading.thoughts != nullptr && !reading.thoughts->close.empty() &&
                            answer.prompt_end.ends_with(reading.thoughts->close);
+  const bool holds_calls = answer.offered != nullptr && answer.offered->HasStrict();
   return std::unique_ptr<ChatReader>(
-      new ChatReader(tokenizer, std::make_unique<AnswerReader>(std::move(reading))));
+      new ChatReader(tokenizer, std::make_unique<AnswerReader>(std::move(reading)), holds_calls));
 }
 
-ChatReader::ChatReader(const Tokenizer* tokenizer, std::unique_ptr<AnswerReader> reader)
-    : tokenizer_(tokenizer), reader_(std::move(reader)) {}
+ChatReader::ChatReader(const Tokenizer* tokenizer, std::unique_ptr<AnswerReader> reader,
+                       bool holds_calls)
+    : tokenizer_(tokenizer), reader_(std::move(reader)), holds_calls_(holds_calls) {}
 
 ChatReader::~ChatReader() = default;
 
 void ChatReader::Finish() { reader_->Finish(); }
 bool ChatReader::in_thought() const { return reader_->in_thought(); }
+bool ChatReader::in_call() const { return reader_->in_call(); }
 bool ChatReader::calls() const { return reader_->whole_calls() > 0; }
 bool ChatReader::full() const { return reader_->full(); }
 

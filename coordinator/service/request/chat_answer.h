@@ -64,16 +64,20 @@ class ChatReader {
   void Tell(v1::GenerateResponse* response);
 
   bool in_thought() const;
+  bool in_call() const;
+  // Calls keep to what they may be, and so end where they are complete: no stop string cuts them.
+  bool holds_calls() const { return holds_calls_; }
   // Whether there is a whole call.
   bool calls() const;
   // Nothing more is to be made.
   bool full() const;
 
  private:
-  ChatReader(const Tokenizer* tokenizer, std::unique_ptr<AnswerReader> reader);
+  ChatReader(const Tokenizer* tokenizer, std::unique_ptr<AnswerReader> reader, bool holds_calls);
 
   const Tokenizer* const tokenizer_;
   const std::unique_ptr<AnswerReader> reader_;
+  const bool holds_calls_;
 };
 
 }  // namespace strata

@@ -18,7 +18,31 @@ size_t Overlap(const std::string& text, const std::string& stop) {
 }  // namespace
 
 std::string TextStream::Add(uint32_t id) {
-  return stream_ == nullptr || stopped_ ? "" : Take(stream_->Add(id), false);
+  return stream_ == nullptr || stopped_ ? "" : Take(stream_->Add(id), Barred(), false);
+}
+
+void TextStream::Add(uint32_t id, const std::function<bool(std::string_view)>& hear) {
+  if (stream_ == nullptr || stopped_) {
+    return;
+  }
+  const std::string text = stream_->Add(id);
+  const bool barred = Barred();
+  if (stops_.empty()) {
+    hear(Take(text, barred, false));
+    return;
+  }
+  for (size_t at = 0; at < text.size() && !stopped_; ++at) {
+    if (hear(Take(std::string_view(text).substr(at, 1), barred, false)) && !stopped_) {
+      hear(EndStops() + text.substr(at + 1));
+      return;
+    }
+  }
+}
+
+bool TextStream::Barred() {
+  const bool barred = barred_ids_ > 0;
+  barred_ids_ -= barred ? 1 : 0;
+  return barred;
 }
 
 size_t TextStream::FindStop() const {
@@ -35,14 +59,18 @@ std::string TextStream::Break() {
   return std::exchange(held_, {});
 }
 
-std::string TextStream::Finish() {
-  return stream_ == nullptr || stopped_ ? "" : Take(stream_->Finish(), true);
+std::string TextStream::EndStops() {
+  stops_.clear();
+  return Break();
 }
 
-std::string TextStream::Take(const std::string& text, bool at_end) {
+std::string TextStream::Finish() {
+  return stream_ == nullptr || stopped_ ? "" : Take(stream_->Finish(), Barred(), true);
+}
+
+std::string TextStream::Take(std::string_view text, bool barred, bool at_end) {
   held_ += text;
-  if (barred_ids_ > 0) {
-    --barred_ids_;
+  if (barred) {
     barred_ = held_.size();
   }
   const size_t first = FindStop();

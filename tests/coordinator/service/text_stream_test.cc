@@ -53,6 +53,44 @@ TEST(TextStream, WhatMightBecomeAStopStringIsHeldBackAndSaidLater) {
   EXPECT_EQ(stream.Finish(), "b!");
 }
 
+TEST(TextStream, StopStringsEndNothingFromWhereItIsSaidOn) {
+  // Says "ab" + the letter.
+  class Words : public Tokenizer::Stream {
+   public:
+    std::string Add(uint32_t id) override {
+      return std::string("ab") + static_cast<char>('a' + id);
+    }
+    std::string Finish() override { return ""; }
+  };
+  const auto say = [](const std::string& opening, const std::string& stop,
+                      uint32_t min_tokens = 0) {
+    TextStream stream(std::make_unique<Words>(), {stop}, min_tokens);
+    std::string said;
+    for (uint32_t id = 2; id < 5; ++id) {
+      stream.Add(id, [&](std::string_view text) {
+        said += text;
+        return said.find(opening) != std::string::npos;
+      });
+    }
+    return said + stream.Finish() + (stream.stopped() ? " stopped" : "");
+  };
+  EXPECT_EQ(say("never", "ba"), "abcabdabe");
+  EXPECT_EQ(say("never", "d"), "abcab stopped");
+  EXPECT_EQ(say("d", "d"), "abcab stopped");
+  EXPECT_EQ(say("b", "c"), "abcabdabe");
+  EXPECT_EQ(say("ca", "cabd"), "ab stopped");
+  EXPECT_EQ(say("ca", "cabe"), "abcabdabe");
+  EXPECT_EQ(say("ca", "b"), "a stopped");
+  EXPECT_EQ(say("never", "b", 1), "abca stopped");
+  TextStream stream(std::make_unique<Letters>(), {"abc"});
+  EXPECT_EQ(stream.Add(0), "");
+  EXPECT_EQ(stream.Add(1), "");
+  EXPECT_EQ(stream.EndStops(), "ab");
+  for (uint32_t id = 0; id < 3; ++id) {
+    EXPECT_EQ(stream.Add(id), std::string(1, static_cast<char>('a' + id)));
+  }
+}
+
 TEST(TextStream, OverlappingBeginningsAreFound) {
   EXPECT_EQ(Say("aabaabaac", {"aabaac"}).text, "aab");
   EXPECT_EQ(Say("ababac", {"abac"}).text, "ab");

@@ -290,6 +290,19 @@ TEST(AnswerReader, OneCallIsAllWhereItIsToBeTheOnlyOne) {
             "call:now{}.\n");
 }
 
+TEST(AnswerReader, ACallBeginsWithItsOpening) {
+  const auto tools = OfferedTools::Parse({R"({"function": {"name": "f"}})"});
+  AnswerReader reader({.tools = *ChooseToolFormat("hermes", ""), .offered = *tools});
+  reader.Add("A { <tool_call");
+  EXPECT_FALSE(reader.in_call());
+  reader.Add(">");
+  EXPECT_TRUE(reader.in_call());
+  reader.Add("{\"name\": \"f\", \"arguments\": {}}");
+  EXPECT_TRUE(reader.in_call());
+  reader.Add("</tool_call> B");
+  EXPECT_FALSE(reader.in_call());
+}
+
 TEST(AnswerReader, IdsAreAsTemplatesWantThem) {
   const auto id = [](const std::string& row, const std::string& answer) {
     return Events({row}, answer).front().id;
