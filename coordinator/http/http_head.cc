@@ -4,24 +4,21 @@
 #include <utility>
 #include <vector>
 
+#include "common/hex_digit.h"
+
 namespace strata {
 namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-int HexDigit(char c) {
-  const char lower = Lower(c);
-  return IsDigit(c) ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 // The byte that an escape at `at` stands for; -1: there is none.
 int EscapedByte(std::string_view text, size_t at) {
   if (text[at] != '%' || at + 2 >= text.size()) {
     return -1;
   }
-  const int high = HexDigit(text[at + 1]);
-  const int low = HexDigit(text[at + 2]);
+  const int high = HexDigit(static_cast<unsigned char>(text[at + 1]));
+  const int low = HexDigit(static_cast<unsigned char>(text[at + 2]));
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "text/call_grammar/markup_grammar.h"
 #include "text/grammar/schema_errors.h"
+#include "text/tools/python_literal.h"
 
 namespace strata {
 namespace {
@@ -90,10 +91,7 @@ class PythonMembersWriter {
 
 bool IsPythonName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxPythonNameBytes &&
-         std::ranges::all_of(name, [](unsigned char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '_' || c == '.' || c == '-' || c >= 0x80;
-         });
+         std::ranges::all_of(name, &IsPythonNameByte);
 }
 
 absl::StatusOr<GrammarExpr> PythonArgumentsOf(const OfferedTool& tool, const Goal& goal,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/hex_digit.h"
 #include "common/status.h"
 #include "text/grammar/constraint.h"
 #include "text/grammar/schema_errors.h"
@@ -20,16 +21,6 @@ constexpr std::string_view kRoot = "root";
 bool IsNameCharacter(char32_t c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '-' || c == '.';
-}
-
-int HexDigit(char32_t c) {
-  if (c >= '0' && c <= '9') {
-    return static_cast<int>(c - '0');
-  }
-  if (c >= 'a' && c <= 'f') {
-    return static_cast<int>(c - 'a') + 10;
-  }
-  return c >= 'A' && c <= 'F' ? static_cast<int>(c - 'A') + 10 : -1;
 }
 
 absl::Status InvalidGrammar(std::string_view what) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/hex_digit.h"
 #include "common/status.h"
 #include "text/grammar/regex_anchors.h"
 #include "text/grammar/schema_errors.h"
@@ -32,16 +33,6 @@ CharSet Spaces() {
                   {0xFEFF, 0xFEFF}});
 }
 CharSet LineEnds() { return CharSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}); }
-
-int HexValue(char32_t c) {
-  if (c >= '0' && c <= '9') {
-    return static_cast<int>(c - '0');
-  }
-  if (c >= 'a' && c <= 'f') {
-    return static_cast<int>(c - 'a') + 10;
-  }
-  return c >= 'A' && c <= 'F' ? static_cast<int>(c - 'A') + 10 : -1;
-}
 
 // Recursive descent over the pattern's characters.
 class PatternParser {
@@ -322,7 +313,7 @@ class PatternParser {
   absl::StatusOr<char32_t> HexNumber(int digits) {
     char32_t value = 0;
     for (int i = 0; i < digits; ++i) {
-      const int digit = AtEnd() ? -1 : HexValue(text_[at_]);
+      const int digit = AtEnd() ? -1 : HexDigit(text_[at_]);
       if (digit < 0) {
         return absl::InvalidArgumentError("has an escape with too few digits");
       }
@@ -344,8 +335,8 @@ class PatternParser {
     if (Take('{')) {
       char32_t value = 0;
       size_t digits = 0;
-      for (; !AtEnd() && HexValue(text_[at_]) >= 0 && digits <= 8; ++digits) {
-        value = value * 16 + static_cast<char32_t>(HexValue(text_[at_++]));
+      for (; !AtEnd() && HexDigit(text_[at_]) >= 0 && digits <= 8; ++digits) {
+        value = value * 16 + static_cast<char32_t>(HexDigit(text_[at_++]));
       }
       if (digits == 0 || digits > 8 || !Take('}')) {
         return absl::InvalidArgumentError("has an escape that is no character");

@@ -2,16 +2,12 @@
 #include <utility>
 
 #include "text/tools/call_reader.h"
+#include "text/tools/python_literal.h"
 
 namespace strata {
 namespace {
 
 constexpr size_t kMaxWordBytes = 512;
-
-bool IsNameByte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '.' || c == '-' || static_cast<unsigned char>(c) >= 0x80;
-}
 
 }  // namespace
 
@@ -21,7 +17,7 @@ void PythonCalls::Begin() { state_ = State::kBegin; }
 std::optional<std::string> PythonCalls::NameAhead() const {
   const std::string_view left = context_.text->left();
   size_t end = 0;
-  while (end < left.size() && IsNameByte(left[end])) {
+  while (end < left.size() && IsPythonNameByte(left[end])) {
     ++end;
   }
   if (end == left.size() && end <= kMaxWordBytes) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/hex_digit.h"
 #include "text/tools/json_scanner.h"
 #include "text/tools/marked_text.h"
 #include "text/unicode/utf8.h"
@@ -11,16 +12,6 @@ namespace strata {
 namespace {
 
 constexpr size_t kMaxLiteralDepth = 64;
-
-int LiteralHexDigit(char c) {
-  if (c >= '0' && c <= '9') {
-    return c - '0';
-  }
-  if (c >= 'a' && c <= 'f') {
-    return c - 'a' + 10;
-  }
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 // Recursive descent.
 class LiteralReader {
@@ -211,7 +202,7 @@ class LiteralReader {
   std::optional<uint32_t> Hex(size_t digits) {
     uint32_t value = 0;
     for (size_t i = 0; i < digits; ++i) {
-      const int digit = LiteralHexDigit(Peek());
+      const int digit = HexDigit(static_cast<unsigned char>(Peek()));
       if (digit < 0) {
         return std::nullopt;
       }
@@ -267,6 +258,11 @@ std::optional<size_t> PythonValueEnd::Find(std::string_view text) {
     }
   }
   return std::nullopt;
+}
+
+bool IsPythonNameByte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == '-' || static_cast<unsigned char>(c) >= 0x80;
 }
 
 std::optional<std::string> JsonOfPython(std::string_view value) {

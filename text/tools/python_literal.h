@@ -23,6 +23,9 @@ class PythonValueEnd {
   bool escaped_ = false;
 };
 
+// Whether it can be part of the name of a function or an argument.
+bool IsPythonNameByte(char c);
+
 // The value as JSON: strings, numbers, True, False, None, lists, tuples and dicts of these, and
 // what JSON writes. nullopt: it is none, or nests deeper than 64 levels.
 std::optional<std::string> JsonOfPython(std::string_view value);
