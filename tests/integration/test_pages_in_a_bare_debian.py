@@ -85,6 +85,7 @@ def follow(page, *titles):
 WAY = [
     (INSTALL, "Debian 12"),
     'has "a first answer" "$(ask)" Paris',
+    'has "what compiles constraints runs in the service" "$(strata generate recall Once --choice held 2>&1)" held',
     "strata generate recall Once --max-tokens 2 --request-id my-request; useradd me",
     "type_it 'journalctl STRATA_REQUEST_ID=my-request | grep my-request'",
     "type_it 'journalctl -u strata-coordinator | grep listening'",
