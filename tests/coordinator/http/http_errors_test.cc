@@ -229,9 +229,9 @@ constexpr const char* kRooms[] = {
     "text/tokenizer/word_models.cc",
 };
 constexpr const char* kOfOthers[] = {
-    "BAD_FLAG",      "BAD_KEY_NAME",      "CANNOT_LISTEN",     "INVALID_VOCABULARY",
-    "KEY_NOT_FOUND", "KV_IN_USE",         "LAST_ADMIN_KEY",    "LINK_NOT_EXPECTED",
-    "NOT_READY",     "SESSION_AMBIGUOUS", "SESSION_NOT_FOUND",
+    "BAD_FLAG",      "BAD_KEY_NAME",     "CANNOT_LISTEN",     "INVALID_VOCABULARY",
+    "KEY_NOT_FOUND", "KV_IN_USE",        "LAST_ADMIN_KEY",    "LINK_NOT_EXPECTED",
+    "NOT_READY",     "NUMERICS_CHANGED", "SESSION_AMBIGUOUS", "SESSION_NOT_FOUND",
 };
 
 TEST(HttpErrors, TheDocsKnowEveryReasonThatARequestMayBeTold) {
