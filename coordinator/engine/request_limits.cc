@@ -66,6 +66,13 @@ absl::Status RequestLimits::Check(const SessionRequest& request, bool in_flight,
       }
     }
   }
+  const auto next = request.constraint == nullptr ? nullptr : request.constraint->Next();
+  const bool other_weights =
+      !request.weights_digest.empty() && request.weights_digest != config_.weights_digest;
+  if (other_weights || (next != nullptr && !IsOfVocabulary(*next, config_.vocab))) {
+    return Refuse(request, absl::StatusCode::kUnavailable, "MODEL_LOADING",
+                  "the model became another one while the request was prepared");
+  }
   if (request.stop_ids.size() > kMaxStopIds) {
     return Refuse(request, absl::StatusCode::kInvalidArgument, "BAD_TOKEN_ID",
                   "more than 1024 stop ids");

@@ -49,6 +49,8 @@ struct SessionRequest {
   // What the answer is held to; null: nothing. The session's own. Where it says that the answer is
   // complete, the session ends with reason "stop".
   std::shared_ptr<TokenConstraint> constraint;
+  // Of the model that tokens and constraint are of: another one's engine refuses them. Empty: any.
+  std::string weights_digest;
   // Higher ones are admitted first, and take memory that they come to need from lower ones.
   int32_t priority = 0;
   // KV memory for prompt + max_tokens is reserved at the start: it is never preempted.

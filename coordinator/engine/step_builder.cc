@@ -115,7 +115,7 @@ void StepBuilder::DropGoneWaves() {
 
 // What samples a token waits for its mask, and where more have masks than a step can name, for the
 // next step.
-uint32_t StepBuilder::PendingOf(const LiveSession& session, uint32_t* masked_items) {
+uint32_t StepBuilder::PendingOf(const LiveSession& session, bool may_have_mask) {
   const uint32_t pending = session.known() - session.kv.sent();
   if (session.request.digest_layers) {
     return pending == 0 ? 0 : MostDigestedRows(session.known(), session.kv.sent());
@@ -123,11 +123,44 @@ uint32_t StepBuilder::PendingOf(const LiveSession& session, uint32_t* masked_ite
   if (pending == 0 || session.request.constraint == nullptr) {
     return pending;
   }
-  if (*masked_items == 0 || session.awaits_mask()) {
-    return pending - 1;
+  return may_have_mask && !session.awaits_mask() ? pending : pending - 1;
+}
+
+bool StepBuilder::MayHaveItems(const LiveSession& session) const {
+  const SessionKv& kv = session.kv;
+  if (!HasRoom(book_->ledger(), session)) {
+    return false;  // It waits for pages.
   }
-  --*masked_items;
-  return pending;
+  if (book_->prefixes().CachesPrefixOf(session) && !kv.begun()) {
+    return false;  // It waits for what another one computes.
+  }
+  if (session.waits_for_reader()) {
+    return false;  // Not among those that decode: others' micro-batches are not to wait for it.
+  }
+  // Else it computes again what it had: its last token waits for what is in the wave.
+  const bool in_wave = kv.sequence() != 0 && waves_.Has(kv.sequence());
+  return !in_wave || !session.decoding();
+}
+
+std::set<uint64_t> StepBuilder::WithoutMaskPlace() const {
+  const size_t places = kMaxMaskedItems - std::min(kMaxMaskedItems, waves_.items());
+  if (sessions_->running().size() <= places) {
+    return {};
+  }
+  std::vector<std::pair<uint64_t, uint64_t>> wanted;  // By their last steps.
+  for (const auto& [rank, session] : sessions_->running()) {
+    if (session->request.constraint != nullptr && !session->request.digest_layers &&
+        session->known() > session->kv.sent() && MayHaveItems(*session) &&
+        !session->awaits_mask()) {
+      wanted.emplace_back(session->last_step, session->id);
+    }
+  }
+  std::sort(wanted.begin(), wanted.end());
+  std::set<uint64_t> without;
+  for (size_t i = places; i < wanted.size(); ++i) {
+    without.insert(wanted[i].second);
+  }
+  return without;
 }
 
 SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const {
@@ -151,34 +184,28 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const
   view.wave_items = waves_.items();
   view.wave_slices = waves_.slices();
   view.wave_may_begin = waves_.may_begin();
-  uint32_t masked_items = kMaxMaskedItems - std::min(kMaxMaskedItems, waves_.items());
+  const std::set<uint64_t> without_place = WithoutMaskPlace();
   for (const auto& [rank, running] : sessions_->running()) {
     const LiveSession& session = *running;
     const SessionKv& kv = session.kv;
-    if (!HasRoom(book_->ledger(), session)) {
-      continue;  // It waits for pages.
+    if (!MayHaveItems(session)) {
+      continue;
     }
-    if (book_->prefixes().CachesPrefixOf(session) && !kv.begun()) {
-      continue;  // It waits for what another one computes.
-    }
-    if (session.waits_for_reader()) {
-      continue;  // Not among those that decode: others' micro-batches are not to wait for it.
-    }
-    const bool in_wave = kv.sequence() != 0 && waves_.Has(kv.sequence());
-    if (in_wave && session.decoding()) {
-      continue;  // It computes again what it had: its last token waits for what is in the wave.
-    }
-    // What computes the last of its tokens again is under way with a prompt's step.
-    const bool decodes = session.decoding() && !(kv.replaying() && kv.sent() == session.known());
+    const TimePoint mask_expected = session.mask_since + kMaskPatience;
+    const bool lacks_mask = kv.sent() < session.known() && session.awaits_mask();
+    // What computes the last of its tokens again is under way with a prompt's step, and what is
+    // late with its mask is waited for no more.
+    const bool decodes = session.decoding() && !(kv.replaying() && kv.sent() == session.known()) &&
+                         (!lacks_mask || now < mask_expected);
     view.decoding += decodes ? 1 : 0;
     view.decoding_attended += decodes ? session.known() : 0;
-    const TimePoint mask_expected = session.mask_since + kMaskPatience;
-    if (decodes && kv.sent() < session.known() && session.awaits_mask() && now < mask_expected) {
+    if (decodes && lacks_mask) {
       ++view.masks_awaited;
       view.masks_awaited_until =
           std::min(view.masks_awaited_until.value_or(mask_expected), mask_expected);
     }
-    if (const uint32_t pending = PendingOf(session, &masked_items); pending > 0) {
+    const bool may_have_mask = !without_place.contains(session.id);
+    if (const uint32_t pending = PendingOf(session, may_have_mask); pending > 0) {
       view.ready.push_back({.id = session.id,
                             .pending = pending,
                             .position = kv.sent(),

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/layer_waves.h"
@@ -48,8 +49,13 @@ class StepBuilder {
   void AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent);
   void AddItem(const LiveSession& session, const WaveItem& tokens, const LayerRange& layers,
                v1::StepFrame* frame, SentStep* sent);
-  // Tokens of the session that a step may have now; `masked_items`: that may still have masks.
-  static uint32_t PendingOf(const LiveSession& session, uint32_t* masked_items);
+  // Tokens of the session that a step may have now.
+  static uint32_t PendingOf(const LiveSession& session, bool may_have_mask);
+  // Whether a step may have any of its tokens.
+  bool MayHaveItems(const LiveSession& session) const;
+  // Sessions whose masks the next step has no room for: of those that would have one, the ones that
+  // were in a step last.
+  std::set<uint64_t> WithoutMaskPlace() const;
 
   const EngineConfig& config_;
   const StepTiming& timing_;

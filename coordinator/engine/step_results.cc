@@ -152,6 +152,11 @@ void StepResults::EndWhereItMust(LiveSession& session, TimePoint now) {
   if (next == nullptr) {
     return;
   }
+  if (!IsOfVocabulary(*next, config_.vocab)) {
+    ends_->Fail(session, Error(absl::StatusCode::kInternal, "MASK_FAILED",
+                               "a mask of the answer is of another vocabulary than the model's"));
+    return;
+  }
   if (next->complete) {
     ends_->Finish(session, "stop", now);
   } else if (session.generated() >= session.max_tokens) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/token_mask_form.h"
 
 namespace strata {
 
@@ -19,6 +20,11 @@ struct NextTokens {
   // No token but those that end the answer may come: it ends here.
   bool complete = false;
 };
+
+// Whether it can be laid on the logits of a model of so many tokens.
+inline bool IsOfVocabulary(const NextTokens& next, uint32_t vocab) {
+  return next.bits.empty() || next.bits.size() == MaskWords(vocab);
+}
 
 // A pure function of the tokens that it was told of: equal ones have equal sets after them,
 // whenever they are asked for. The engine tells it of every token that is committed, in order, and

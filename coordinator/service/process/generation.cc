@@ -288,6 +288,7 @@ void Generation::Run(const v1::GenerateRequest& request) {
     return;
   }
   resolved->session.deadline = deadline_;
+  resolved->session.weights_digest = (*model)->weights_digest();
   auto sink = std::make_shared<Sink>(shared_from_this(), *model, *resolved);
   auto shared = std::make_shared<ResolvedRequest>(*std::move(resolved));
   auto held = Wanted(**model, shared.get());

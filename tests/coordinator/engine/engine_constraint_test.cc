@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -220,6 +221,47 @@ TEST(EngineConstraint, ManyMasksAtOnceComeWithSeveralSteps) {
   for (const v1::StepFrame& frame : cluster.sent) {
     EXPECT_LE(frame.masks_size(), 128);
   }
+}
+
+// Who was in a step last is the last to be in the next one.
+TEST(EngineConstraint, NobodyWaitsForThoseThatCameBeforeWhereMasksHaveNoRoom) {
+  EngineConfig config = MakeConfig(1, 600);
+  config.max_batch_items = 512;
+  config.max_batch_tokens = 4096;
+  SimCluster cluster(config, RunnerStages(Model()));
+  cluster.Start();
+  for (uint32_t i = 0; i < 150; ++i) {
+    cluster.Submit(Held("r" + std::to_string(i), 4, 12, {.salt = i + 1}));
+  }
+  cluster.RunToEnd();
+  std::map<std::string, uint32_t> tokens;
+  for (const v1::StepFrame& frame : cluster.sent) {
+    for (const v1::StepItem& item : frame.items()) {
+      tokens[item.sequence().request_id()] += item.sample() ? 1 : 0;
+    }
+    if (tokens["r0"] == 10) break;
+  }
+  for (const auto& [request, count] : tokens) {
+    EXPECT_GE(count, 5u) << request;
+  }
+  EXPECT_EQ(tokens.size(), 150u);
+}
+
+TEST(EngineConstraint, OneThatWasMadeForAnotherModelIsRefused) {
+  EngineConfig config = MakeConfig(1);
+  config.weights_digest = "these";
+  SimCluster cluster(config);
+  cluster.Start();
+  const auto submit = [&](const SessionRequest& request) {
+    return ReasonOf(
+        cluster.engine().Submit(request, std::make_shared<SinkRecord>(), cluster.now()));
+  };
+  EXPECT_EQ(submit(Held("r1", 9, 6, {.vocab = 200})), "MODEL_LOADING");
+  SessionRequest request = Held("r2", 9, 6, {});
+  request.weights_digest = "others";
+  EXPECT_EQ(submit(request), "MODEL_LOADING");
+  request.weights_digest = "these";
+  EXPECT_EQ(submit(request), "");
 }
 
 TEST(EngineConstraint, AStageThatLacksAMaskGetsAllOfThemAgain) {
