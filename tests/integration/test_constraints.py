@@ -2,6 +2,7 @@
 nothing but the masks makes JSON of what it says."""
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -260,6 +261,30 @@ def test_a_grammar_whose_masks_are_slow_is_refused_and_slows_nobody(cluster):
     assert status == 400 and why["error"]["code"] == "grammar_too_expensive", why
     status, _, said = request(cluster, "POST", "/v1/completions", body(2, guided_grammar=slow))
     assert status == 400 and said["error"]["code"] == "grammar_too_expensive", said
+
+
+def test_a_stop_ends_what_is_compiled_and_what_waits_for_it(tmp_path, model):
+    with Cluster(tmp_path / "stops", constraint_timeout="30s") as c:
+        c.start_workers(2)
+        c.load("bytes", model, cuts=cut(["w0", "w1"], LAYERS), context=512)
+
+        def ask(i):
+            slow = "root ::= " + " | ".join(f"[a-z]{{{j},{j + 300 + i}}}" for j in range(0, 200, 2))
+            return request(c, "POST", "/v1/completions", body(1, guided_grammar=slow))
+
+        threads = [threading.Thread(target=lambda i=i: said.append(ask(i))) for i in range(6)]
+        said = []
+        for thread in threads:
+            thread.start()
+        compiles = f"/proc/{c.coordinator.process.pid}/task"
+        wait_until(lambda: any(open(f"{compiles}/{task}/children").read().split() for task in os.listdir(compiles)), "a grammar is compiled")
+        begun = time.monotonic()
+        c.coordinator.terminate()
+        for thread in threads:
+            thread.join()
+        c.coordinator.wait()
+        assert time.monotonic() - begun < 10
+        assert [status for status, _, _ in said] == [503] * 6, said
 
 
 def test_a_model_without_tokenizer_refuses_constraints_by_name(tmp_path, cluster):

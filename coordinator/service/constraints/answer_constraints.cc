@@ -31,8 +31,6 @@ namespace {
 // Sources whose grammars are known by their digests.
 constexpr size_t kMostSources = 4096;
 constexpr size_t kMostMaskThreads = 4;
-// Answers that wait for what is made of a model's tokens, once for each model.
-constexpr size_t kMostWaiters = 4096;
 constexpr char kWaitingHint[] =
     "try again in a moment, or raise --max-waiting-constraints of strata-coordinator";
 
@@ -91,7 +89,7 @@ class CompiledConstraints final : public AnswerConstraints {
         compiler_(CompilerOptions(options_)),
         masks_(std::make_shared<MaskThreads>(
             std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 2, kMostMaskThreads))),
-        vocabulary_work_(kMostWaiters),
+        vocabulary_work_(options_.waiting + options_.compilers),
         grammar_work_(options_.waiting + options_.compilers),
         calls_(CallsOptions(options_)) {}
   ~CompiledConstraints() override { Stop(); }
@@ -244,7 +242,7 @@ void CompiledConstraints::Prepare(std::shared_ptr<const ModelRuntime> model, Ans
       vocabulary_work_.End(name, stopped ? ConstraintsStopped() : TokensOf(model));
     });
   } else if (joined == SharedWork<Tokens>::Joined::kFull) {
-    call->done(TooMany(kMostWaiters));
+    call->done(TooMany(options_.waiting + options_.compilers));
   }
 }
 

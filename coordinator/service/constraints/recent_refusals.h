@@ -18,7 +18,11 @@ class RecentRefusals {
   static constexpr size_t kMost = 256;
   static constexpr nanoseconds kFor = std::chrono::seconds(60);
 
+  // Nothing where it is refused already.
   void Add(const std::string& key, const absl::Status& why, TimePoint now) {
+    if (!Find(key, now).ok()) {
+      return;
+    }
     if (refusals_.size() >= kMost) {
       refusals_.pop_front();
     }

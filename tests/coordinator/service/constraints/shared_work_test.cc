@@ -59,6 +59,7 @@ TEST(RecentRefusals, AreForgottenAfterAWhileAndWhereThereAreMany) {
   EXPECT_EQ(refusals.Find("a", RecentRefusals::kFor - nanoseconds(1)),
             absl::InvalidArgumentError("no"));
   EXPECT_TRUE(refusals.Find("b", TimePoint(0)).ok());
+  refusals.Add("a", absl::InvalidArgumentError("later"), TimePoint(1));
   EXPECT_TRUE(refusals.Find("a", RecentRefusals::kFor).ok());
   for (size_t i = 0; i <= RecentRefusals::kMost; ++i) {
     refusals.Add(std::to_string(i), absl::InvalidArgumentError("no"), TimePoint(0));
