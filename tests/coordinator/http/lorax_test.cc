@@ -203,7 +203,8 @@ TEST(LoraxAnswer, WithStopStringsTheEventOfTheTokenThatEndsItHasTheText) {
 }
 
 TEST(LoraxAnswer, WithAConstraintTheEventOfTheLastTokenHasTheText) {
-  const auto parsed = ParseLoraxRequest(R"({"inputs":"a","parameters":{"grammar":{"type":"regex","value":"c"}}})");
+  const auto parsed =
+      ParseLoraxRequest(R"({"inputs":"a","parameters":{"grammar":{"type":"regex","value":"c"}}})");
   const auto answer = MakeLoraxAnswer(*parsed, Context(true));
   std::string said = answer->OnMessage(0, StartedMessage(1, 9));
   said += answer->OnMessage(0, TokenMessage('b', "b", -0.5f));

@@ -1,6 +1,6 @@
 // What the grammar of a schema takes, for scripts that ask another reader of schemas:
-// tests/text/grammar/compare_with_jsonschema.py, tests/integration/test_constraints.py. A line of the
-// input is {"schema": text, "texts": [text], "draw": count}, one of the output {"reason": text,
+// tests/text/grammar/compare_with_jsonschema.py, tests/integration/test_constraints.py. A line of
+// the input is {"schema": text, "texts": [text], "draw": count}, one of the output {"reason": text,
 // "message": text}, or {"admitted": [bool], "begun": [bool], "drawn": [text]}: whether each text
 // follows the grammar, and whether it is the beginning of one that does.
 #include <iostream>
