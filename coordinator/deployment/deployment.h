@@ -65,9 +65,9 @@ class Deployment : public PlacedModel {
   absl::Status Resize(const v1::Plan& plan, const v1::LoadOptions& options);
   // Whether Resize would begin, but for changes in between.
   absl::Status CheckResize(const v1::Plan& plan) const;
-  // Whether it waits for nodes, or is to leave some, and is to be placed on others by now: then
-  // somebody calls
-  // BeginSearch, and later Move, or SearchFailed with why there are none.
+  // Whether it waits for nodes, or is to leave some, and is to be placed on others by now.
+  // Whoever asks then calls BeginSearch, and later Move with a plan, or SearchFailed with why there
+  // is none.
   bool WantsPlacement(TimePoint now) const {
     return (state() == DeploymentState::kWaiting || ToBeLeft()) && search_.Due(now);
   }

@@ -67,7 +67,7 @@ class Search {
       Add(*anew);
     }
     if (plans_.empty()) {
-      return anew.ok() ? OtherNumerics(*anew) : anew.status();
+      return anew.ok() ? WhyNone(*anew) : anew.status();
     }
     double best = 0;
     for (const v1::Plan& plan : plans_) best = std::max(best, plan.predicted_tokens_per_s());
@@ -160,7 +160,7 @@ class Search {
     }
   }
 
-  absl::Status OtherNumerics(const v1::Plan& plan) const {
+  absl::Status WhyNone(const v1::Plan& plan) const {
     if (plan.numerics_class().name() == request_.before.numerics_class().name()) {
       return Error(absl::StatusCode::kResourceExhausted, "NO_DISK",
                    "the disks of the nodes that are left have no room for its weights")
