@@ -212,8 +212,7 @@ absl::Status Deployment::Move(const v1::Plan& plan) {
   const bool runs = phase_ == DeploymentPhase::kReady && engine() != nullptr;
   if (state() != DeploymentState::kWaiting && !runs) {
     return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
-                 "model '" + model()->name + "' is " + DeploymentStateName(state()))
-        .Hint("try again once it is ready; see `strata model show " + model()->name + "`");
+                 "model '" + model()->name + "' is " + DeploymentStateName(state()));
   }
   if (plan.numerics_class().name() != this->plan().numerics_class().name()) {
     return Error(absl::StatusCode::kFailedPrecondition, "NUMERICS_CHANGED",

@@ -139,7 +139,7 @@ ELSEWHERE = [
     (f"strata {WORD} COMMAND --help", "explains each.", "help"),
     ("strata chat recall", "The prompt goes to the model as it is", "help"),
     ("strata model show NAME", "and what it cannot do;", "help"),
-    ("strata node resume a", "What runs on it goes on", "help"),
+    ("strata node resume a", "what else runs on it", "help"),
     ("strata status", "says nothing of links that it was asked to measure", "help"),
     ("strata status", "Less than this free on the disk", "help"),
     ("strata model add PATH", "No weights are read.", "help"),
