@@ -103,7 +103,8 @@ def main():
                             heads=args.heads, kv_heads=args.kv_heads, context=4096, stored="bf16")
             make_tokenizer(model, args.vocab)
         with Cluster(pathlib.Path(work) / "cluster") as cluster:
-            cluster.start_workers(2)
+            for name in ("w0", "w1"):
+                cluster.start_worker(name, memory="6GiB")
             cluster.load("m", model, cuts=cut(["w0", "w1"], args.layers), context=1024, sessions=args.clients,
                          quantize="int8")
             first_token_ms(cluster, {"guided_choice": ["the", "model's", "tokens", "are", "known"]})

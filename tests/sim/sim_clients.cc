@@ -30,6 +30,7 @@ struct SimClients::Client {
   ClientRequest request;
   size_t number = 0;
   bool sent = false;
+  bool started = false;  // The newest attempt has had memory.
   bool ended = false;
   bool answered = false;
   uint64_t attempt = 0;           // Counts up; what an older one says is ignored.
@@ -45,7 +46,7 @@ class SimClients::Sink : public SessionSink {
   Sink(SimClients* clients, std::shared_ptr<Client> client)
       : clients_(clients), client_(std::move(client)), attempt_(client_->attempt) {}
 
-  void OnStarted(const StartedInfo& info) override {}
+  void OnStarted(const StartedInfo& info) override { client_->started = true; }
   void OnRows(const RowsInfo& rows) override {}
 
   Verdict OnToken(const TokenInfo& token) override {
@@ -129,6 +130,7 @@ void SimClients::Submit(const std::shared_ptr<Client>& client) {
   }
   client->sent = true;
   client->tokens.clear();
+  client->started = false;
   ++client->attempt;
   client->coordinator_life = cluster_->coordinator->life();
   world().Tell([&] {
@@ -269,7 +271,7 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
     world().Fail(client.Name() + " failed with what no fault explains: " + Describe(status));
     return;
   }
-  if (accepted && reason->first == "KV_NEVER_FITS") {
+  if (accepted && client.started && reason->first == "KV_NEVER_FITS") {
     world().Fail(client.Name() + " was admitted, and failed for memory: " + Describe(status));
   }
   if (reason->second.has_value()) {
