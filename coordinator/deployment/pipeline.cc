@@ -75,19 +75,20 @@ void Pipeline::Start() {
   engine_->Start(host_->Now());
 }
 
-void Pipeline::Suspend() {
+void Pipeline::LeaveEpoch() {
   broken_ = absl::OkStatus();
   links_.Drop();
   links_.SkipTo(engine_->epoch());
   events_.skip_to(engine_->epoch());
+}
+
+void Pipeline::Suspend() {
+  LeaveEpoch();
   engine_->Suspend(EngineStages(placed_->plan()), host_->Now());
 }
 
 void Pipeline::LoseStages(const absl::Status& why, nanoseconds patience) {
-  broken_ = absl::OkStatus();
-  links_.Drop();
-  links_.SkipTo(engine_->epoch());
-  events_.skip_to(engine_->epoch());
+  LeaveEpoch();
   engine_->LoseStages(why, patience, host_->Now());
 }
 
@@ -96,8 +97,7 @@ void Pipeline::Stop(const absl::Status& why) {
   links_.Drop();
   if (engine_ != nullptr) {
     engine_->Stop(why, host_->Now());
-    links_.SkipTo(engine_->epoch());
-    events_.skip_to(engine_->epoch());
+    LeaveEpoch();
     stopped_ = std::move(engine_);
   }
 }

@@ -90,6 +90,8 @@ class Pipeline : public EngineHost {
 
  private:
   EngineConfig MakeConfig() const;
+  // The engine's links are of no account any more, and its epoch is not used again.
+  void LeaveEpoch();
   void OnLinked(uint64_t epoch);
   // A link broke, or could not be opened.
   void OnFault(uint64_t epoch, const absl::Status& why);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "coordinator/service/request/chat_answer.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tools/tool_formats.h"
 
@@ -16,12 +17,6 @@ absl::Status NotSupported(const std::string& field, const std::string& why) {
   return Error(absl::StatusCode::kInvalidArgument, "NOT_SUPPORTED", why)
       .Fact("field", field)
       .Hint("leave it out");
-}
-
-bool IsSpecial(const Tokenizer& tokenizer, uint32_t id) {
-  const uint32_t ids[] = {id};
-  return tokenizer.Decode(ids, /*skip_special_tokens=*/true).empty() &&
-         !tokenizer.Decode(ids, /*skip_special_tokens=*/false).empty();
 }
 
 // As the one token that it is, or as a text's.
@@ -65,7 +60,7 @@ absl::StatusOr<std::optional<ThoughtRule>> ThoughtRuleOf(
   rule.budget_tokens = budget_tokens;
   ASSIGN_OR_RETURN(rule.close_ids, IdsOf(tokenizer, format->close));
   ASSIGN_OR_RETURN(rule.open_ids, IdsOf(tokenizer, format->open));
-  if (rule.close_ids.size() == 1 && IsSpecial(tokenizer, rule.close_ids[0])) {
+  if (rule.close_ids.size() == 1 && IsSpecialToken(tokenizer, rule.close_ids[0])) {
     rule.close_token = rule.close_ids[0];
   }
   return rule;

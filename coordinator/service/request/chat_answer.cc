@@ -14,12 +14,6 @@ namespace {
 constexpr size_t kPromptEndBytes = 64;
 constexpr uint32_t kMaxThoughtBudget = 1 << 20;
 
-bool IsSpecial(const Tokenizer& tokenizer, uint32_t id) {
-  const uint32_t ids[] = {id};
-  return tokenizer.Decode(ids, /*skip_special_tokens=*/true).empty() &&
-         !tokenizer.Decode(ids, /*skip_special_tokens=*/false).empty();
-}
-
 absl::Status BadChoice(const std::string& wanted) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FIELD", "tool_choice must be " + wanted)
       .Fact("field", "tool_choice");
@@ -33,6 +27,12 @@ absl::Status NoTools(const ModelRuntime& model, const std::string& why, const st
 }
 
 }  // namespace
+
+bool IsSpecialToken(const Tokenizer& tokenizer, uint32_t id) {
+  const uint32_t ids[] = {id};
+  return tokenizer.Decode(ids, /*skip_special_tokens=*/true).empty() &&
+         !tokenizer.Decode(ids, /*skip_special_tokens=*/false).empty();
+}
 
 absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRuntime& model,
                                         std::string_view prompt) {
@@ -92,7 +92,7 @@ absl::StatusOr<const ToolFormat*> ToolFormatOf(const ModelRuntime& model,
 
 std::optional<uint32_t> SpecialTokenOf(const Tokenizer& tokenizer, std::string_view name) {
   const auto id = tokenizer.TokenToId(name);
-  return id.has_value() && IsSpecial(tokenizer, *id) ? id : std::nullopt;
+  return id.has_value() && IsSpecialToken(tokenizer, *id) ? id : std::nullopt;
 }
 
 absl::Status CheckAnswerFormats(const v1::LoadOptions& options) {
@@ -142,7 +142,7 @@ bool ChatReader::in_call() const { return reader_->in_call(); }
 bool ChatReader::calls() const { return reader_->whole_calls() > 0; }
 bool ChatReader::full() const { return reader_->full(); }
 
-bool ChatReader::IsToken(uint32_t id) const { return IsSpecial(*tokenizer_, id); }
+bool ChatReader::IsToken(uint32_t id) const { return IsSpecialToken(*tokenizer_, id); }
 
 void ChatReader::Add(std::string_view text) {
   if (!text.empty()) reader_->Add(text);

@@ -37,6 +37,8 @@ absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRu
 // Its format of calls. INVALID_ARGUMENT (NOT_SUPPORTED): it is not known.
 absl::StatusOr<const ToolFormat*> ToolFormatOf(const ModelRuntime& model,
                                                const v1::LoadOptions& options);
+// Whether the token has a text that is no part of an answer's.
+bool IsSpecialToken(const Tokenizer& tokenizer, uint32_t id);
 // The special token that `name` is, which is no part of a text.
 std::optional<uint32_t> SpecialTokenOf(const Tokenizer& tokenizer, std::string_view name);
 
