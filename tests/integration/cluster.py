@@ -155,12 +155,16 @@ class Cluster:
         self.address = None
         self.start_coordinator()
 
-    def start_coordinator(self, listen="127.0.0.1:0"):
-        command = [self.binaries / "strata-coordinator", "--listen", listen, "--http-listen", "127.0.0.1:0",
+    def on_host(self, name, command):
+        """What starts a process's command where it belongs: here."""
+        return command
+
+    def start_coordinator(self, listen="127.0.0.1:0", http_listen="127.0.0.1:0"):
+        command = [self.binaries / "strata-coordinator", "--listen", listen, "--http-listen", http_listen,
                    "--data-dir", self.data_dir, *self.security]
         for name, value in self.flags.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
-        self.coordinator = Process("coordinator", command, self.folder)
+        self.coordinator = Process("coordinator", self.on_host("coordinator", command), self.folder)
         self.processes.append(self.coordinator)
         self.address = self.coordinator.wait_for(r"^listening on (\S+)").group(1)
         self.http = self.coordinator.wait_for(r"^http listening on (\S+)").group(1)
@@ -168,12 +172,10 @@ class Cluster:
     def start_worker(self, name, *flags, env=None, wait=True, coordinator=None, drain="1s",
                      data=None, binary=None, threads=1, memory="1GiB"):
         """`wait`: until it has joined."""
-        worker = Process(name, [binary or self.binaries / "strata-worker",
-                                "--coordinator", coordinator or self.address,
-                                "--name", name, "--data-dir", self.folder / (data or name),
-                                "--threads", str(threads), "--memory", memory,
-                                "--drain-timeout", drain, *self.security, *flags],
-                         self.folder, env)
+        command = [binary or self.binaries / "strata-worker", "--coordinator", coordinator or self.address,
+                   "--name", name, "--data-dir", self.folder / (data or name), "--threads", str(threads),
+                   "--memory", memory, "--drain-timeout", drain, *self.security, *flags]
+        worker = Process(name, self.on_host(name, command), self.folder, env)
         self.processes.append(worker)
         self.workers[name] = worker
         if wait:

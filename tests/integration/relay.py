@@ -1,18 +1,20 @@
-"""A TCP relay on loopback that tests break, stall and hold."""
+"""A TCP relay that tests break, stall, slow down and hold."""
 
 import random
 import select
 import socket
 import threading
+import time
 
 
 class Relay:
     """Passes bytes between those who connect to `address` and `target`, which may be set later."""
 
-    def __init__(self, target=None, hold_after=None):
-        """`hold_after`: bytes towards a client after which its connection waits for release()."""
+    def __init__(self, target=None, hold_after=None, host="127.0.0.1", port=0):
+        """`hold_after`: bytes towards a client after which its connection waits for release(). `port`: 0 for any."""
         self.target = target
         self.hold_after = hold_after
+        self.delay_s = 0.0  # What each piece of data waits for.
         self.flip = 0.0  # Chance that a piece of data arrives with one wrong bit.
         self.rng = random.Random(1)
         self.held = threading.Event()  # Some connection waits.
@@ -24,12 +26,13 @@ class Relay:
         self.servers = set()  # Those of them that lead to the target.
         self.half_closed = set()
         self.listener = None
-        self.port = 0
+        self.host = host
+        self.port = port
         self.mend()
 
     @property
     def address(self):
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def mend(self):
         """Listens (again) on the same port."""
@@ -37,7 +40,7 @@ class Relay:
         if self.listener is None:
             self.listener = socket.socket()
             self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.listener.bind(("127.0.0.1", self.port))
+            self.listener.bind((self.host, self.port))
             self.listener.listen(64)
             self.port = self.listener.getsockname()[1]
             threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
@@ -107,6 +110,7 @@ class Relay:
                     if not data:
                         return
                     self.flowing.wait()
+                    time.sleep(self.delay_s)
                     if self.rng.random() < self.flip:
                         at = self.rng.randrange(len(data))
                         wrong = bytes([data[at] ^ (1 << self.rng.randrange(8))])

@@ -1,0 +1,168 @@
+"""What happens to nodes: kinds of faults, and their drawing from a seed."""
+
+import contextlib
+import dataclasses
+import random
+import signal
+import time
+
+from small_disk import full
+
+SERVING = ("stage 0", "stage 1", "stage 2")
+
+
+@dataclasses.dataclass
+class Fault:
+    kind: str
+    role: str      # Which node: a stage's, or the spare.
+    away_s: float  # How long.
+    settle_s: float  # How long all is well before.
+    turn: int      # A number for what else is to be chosen.
+
+
+def away(world, fault):
+    """The time of a fault, during which nothing else happens."""
+    time.sleep(fault.away_s)
+
+
+@contextlib.contextmanager
+def unplugged(world, node, fault):
+    world.hosts.unplug(node)
+    yield
+    world.hosts.plug_in(node)
+
+
+@contextlib.contextmanager
+def _cut(world, *pairs):
+    for a, b in pairs:
+        world.hosts.cut(a, b)
+    yield
+    for a, b in pairs:
+        world.hosts.join(a, b)
+
+
+def deaf_to_coordinator(world, node, fault):
+    return _cut(world, ("coordinator", node))
+
+
+def mute_to_coordinator(world, node, fault):
+    return _cut(world, (node, "coordinator"))
+
+
+def cut_from_neighbour(world, node, fault):
+    other = world.neighbour(node, fault.turn)
+    return _cut(world, (node, other), (other, node))
+
+
+def cut_one_way(world, node, fault):
+    other = world.neighbour(node, fault.turn)
+    return _cut(world, (node, other) if fault.turn % 4 < 2 else (other, node))
+
+
+@contextlib.contextmanager
+def slow(world, node, fault):
+    world.hosts.slow_down(node, ("128kbit", "512kbit", "2mbit")[fault.turn % 3])
+    yield
+    world.hosts.speed_up(node)
+
+
+@contextlib.contextmanager
+def killed(world, node, fault):
+    world.cluster.workers[node].kill()
+    yield
+    world.cluster.start_again(node)
+
+
+@contextlib.contextmanager
+def stopped(world, node, fault):
+    process = world.cluster.workers[node]
+    process.kill(signal.SIGSTOP)
+    yield
+    process.kill(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def coordinator_stopped(world, node, fault):
+    world.cluster.coordinator.kill(signal.SIGSTOP)
+    yield
+    world.cluster.coordinator.kill(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def killed_with_full_disk(world, node, fault):
+    """It dies, and is started again at once on a disk where nothing more fits."""
+    disk = world.cluster.folder / node
+    assert disk.is_mount(), "only a disk of the suite's own is filled"
+    with full(disk):
+        world.cluster.workers[node].kill()
+        world.cluster.start_again(node)
+        yield
+
+
+@contextlib.contextmanager
+def links_stall(world, node, fault):
+    world.relays[node].stall()
+    yield
+    world.relays[node].mend()
+
+
+@contextlib.contextmanager
+def links_end(world, node, fault):
+    world.relays[node].cut()
+    yield
+    world.relays[node].mend()
+
+
+@contextlib.contextmanager
+def links_half_open(world, node, fault):
+    world.relays[node].half_close()
+    yield
+
+
+@contextlib.contextmanager
+def links_delay(world, node, fault):
+    world.relays[node].delay_s = (0.02, 0.1, 0.3)[fault.turn % 3]
+    yield
+    world.relays[node].delay_s = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    begin: object   # (world, node, fault) -> what undoes it at its end, as `with` has it.
+    says: str
+    weight: int
+    longest_s: float
+    relayed: bool = False  # Only nodes behind a relay.
+    neighbours: bool = False  # Only nodes with a stage.
+
+
+KINDS = {
+    "kill": Kind(killed, "SIGKILL, and a start later", 5, 6),
+    "stop": Kind(stopped, "SIGSTOP, and SIGCONT later", 5, 9),
+    "unplugged": Kind(unplugged, "the node's cable is out", 4, 9),
+    "cut": Kind(cut_from_neighbour, "two neighbouring stages lose each other, heartbeats go on", 4, 9, neighbours=True),
+    "cut one way": Kind(cut_one_way, "the same in one direction", 3, 9, neighbours=True),
+    "mute": Kind(mute_to_coordinator, "nothing from the node reaches the coordinator", 2, 9),
+    "deaf": Kind(deaf_to_coordinator, "nothing from the coordinator reaches the node", 2, 9),
+    "slow": Kind(slow, "128 to 2,048 kbit/s to and from the node", 2, 6),
+    "full disk": Kind(killed_with_full_disk, "SIGKILL, and a start at once with a full disk", 2, 5),
+    "stall": Kind(links_stall, "links to the node stay and carry nothing (relay)", 4, 9, relayed=True),
+    "ended links": Kind(links_end, "links to the node end, and none can be opened (relay)", 2, 6, relayed=True),
+    "half-open": Kind(links_half_open, "links end at the node's side alone (relay)", 3, 1, relayed=True),
+    "delay": Kind(links_delay, "20 to 300 ms for each piece of data to the node (relay)", 2, 6, relayed=True),
+    "coordinator stop": Kind(coordinator_stopped, "SIGSTOP of the coordinator, and SIGCONT later", 2, 9),
+}
+
+
+def draw(seed, count, kinds=None):
+    """The faults of a seed."""
+    drawn = random.Random(seed)
+    names = sorted(kinds or KINDS)
+    weights = [KINDS[name].weight for name in names]
+    for _ in range(count):
+        name = drawn.choices(names, weights)[0]
+        kind = KINDS[name]
+        roles = SERVING if kind.neighbours else [*SERVING, *SERVING, "spare"]
+        # Short ones, which nothing should move for, are as likely as long ones.
+        away_s = drawn.choice([drawn.uniform(0.1, 1.5), drawn.uniform(1.0, kind.longest_s)])
+        yield Fault(name, drawn.choice(roles), away_s, drawn.uniform(0.5, 2.0), drawn.randrange(12))
