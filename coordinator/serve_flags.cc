@@ -23,6 +23,12 @@ void Register(Flags* flags, ServeFlags* f) {
                 "Allow plain text off loopback; anyone who can connect can use the cluster");
   flags->Duration("step-timeout", &f->step_timeout,
                   "Longest wait for a step's result before the pipeline is fenced", kShortest);
+  flags->Duration(
+      "stall-timeout", &f->stall_timeout,
+      "Least wait for a result before a pipeline whose steps take less than a quarter of "
+      "it is fenced, and at the second time left for other nodes (model load --recovery "
+      "move); longer where steps take longer, up to --step-timeout. 0s: only "
+      "--step-timeout counts");
   flags->Duration("recovery-timeout", &f->recovery_timeout,
                   "How long after --step-timeout the requests of a pipeline that gives no sign of "
                   "life fail, unless it is mended before",
@@ -202,6 +208,7 @@ CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback) 
   options.deployment.retry = {f.retry_load, f.retry_load_at_most};
   options.check_timeout = f.check_timeout;
   options.deployment.step_timeout = f.step_timeout;
+  options.deployment.stall_timeout = f.stall_timeout;
   options.deployment.recovery_timeout = f.recovery_timeout;
   options.deployment.placement_timeout = f.placement_timeout;
   options.deployment.placement_grace = f.placement_grace;

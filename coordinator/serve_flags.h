@@ -30,6 +30,7 @@ struct ServeFlags {
   std::string data_dir;
   TransportSecurity security;
   nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds stall_timeout = DeploymentOptions().stall_timeout;
   nanoseconds recovery_timeout = milliseconds(800);
   nanoseconds placement_timeout = CoordinatorOptions().deployment.placement_timeout;
   nanoseconds placement_grace = CoordinatorOptions().deployment.placement_grace;

@@ -20,6 +20,7 @@ struct RotaryBlob {
 
 struct DeploymentOptions {
   nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds stall_timeout = std::chrono::seconds(2);  // EngineConfig::stall_timeout.
   nanoseconds recovery_timeout = milliseconds(800);
   // How long requests wait for other nodes, after the step timeout, where a lost node's layers fit
   // on none that is there (RECOVERY_MOVE).

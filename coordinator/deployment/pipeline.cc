@@ -66,6 +66,7 @@ EngineConfig Pipeline::MakeConfig() const {
   config.inter_token_target = options_.inter_token_target;
   config.prefix_cache = options_.prefix_cache;
   config.step_timeout = options_.step_timeout;
+  config.stall_timeout = options_.stall_timeout;
   config.recovery_timeout = options_.recovery_timeout;
   return config;
 }

@@ -51,6 +51,7 @@ Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, Engin
       timing_(PredictedMsOf(config_.stages), config_.step_timeout, config_.max_batch_tokens),
       meter_(config_.stages.size()),
       fence_(config_.epoch, config_.step_timeout, config_.recovery_timeout),
+      stalls_(config_.stall_timeout, config_.step_timeout),
       sender_(config_, fence_, &in_flight_, &meter_, host, &counters_),
       book_(config_, sequence_numbers, &counters_),
       ends_(fence_, &sessions_, &book_, &suspects_, &counters_),
@@ -58,7 +59,8 @@ Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, Engin
       admission_(config_, fence_, &sessions_, &book_, &ends_, &counters_),
       masks_(config_.vocab),
       builder_(config_, timing_, &sessions_, &book_, &masks_, &counters_),
-      results_(config_, &sessions_, &book_, &suspects_, &ends_, &masks_, &counters_) {
+      results_(config_, &sessions_, &book_, &suspects_, &ends_, &masks_, &counters_),
+      fence_patience_(config_.step_timeout) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
   STRATA_CHECK(config_.max_batch_tokens > 0 && config_.max_batch_items > 0);
   STRATA_CHECK(config_.max_sessions > 0 && config_.step_timeout.count() > 0);

@@ -55,8 +55,11 @@ struct EngineConfig {
   double kv_watermark = 0.05;
   // Whether sequences stay after their session's end, for others that begin alike.
   bool prefix_cache = true;
-  // Without a result for this long the steps in flight are given up.
+  // Without a result for this long the steps in flight are given up,
   nanoseconds step_timeout = std::chrono::seconds(10);
+  // or sooner, where the steps are known to take less: after several times what is expected of
+  // them, and this at the least (stall_watch.h). 0: never sooner.
+  nanoseconds stall_timeout = std::chrono::seconds(2);
   // Parts of prompts beside answers are kept so small that the answers' tokens come as often as
   // this, as far as they do without prompts (kMostSlowdown); 0: as large as the step timeout
   // allows.
@@ -78,8 +81,9 @@ class EngineHost {
   virtual void SendFence(uint64_t epoch) = 0;
   // Nodes whose acknowledgement of the newest fence is missing, for an error's text.
   virtual std::vector<std::string> UnfencedNodes() const = 0;
-  // Faults go on, or the pipeline was not mended in time, because of `why`: whether its stages are
-  // to be placed elsewhere. Then no session fails, and Engine::LoseStages comes soon.
+  // Faults go on, or the pipeline was not mended in time, or it stalled again on new links, because
+  // of `why`: whether its stages are to be placed elsewhere. Then no session fails, and
+  // Engine::LoseStages comes soon.
   virtual bool PlacesElsewhere(const absl::Status& /*why*/) { return false; }
 };
 

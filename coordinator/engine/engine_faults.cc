@@ -59,6 +59,7 @@ void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimeP
 void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   ++counters_.faults;
   fence_.NoteFault(status, in_flight_.LastSign(now), now);
+  fence_patience_ = FencePatience();
   NoteSuspects();
   in_flight_.Clear();
   builder_.DropWaves();
@@ -68,9 +69,45 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   if (fence_.FaultsGoOn() && !PlacesElsewhere()) {
     GoDown(DownStatus());
   }
-  if (fence_.Recover(now)) {
+  if (fence_.Recover(now, fence_patience_)) {
     sender_.SendFence();
   }
+}
+
+void Engine::Impl::Stall(nanoseconds patience, TimePoint now) {
+  const bool sooner = patience < config_.step_timeout;
+  const absl::Status stalled =
+      Error(absl::StatusCode::kUnavailable, "STEP_TIMEOUT",
+            "step " + std::to_string(in_flight_.oldest().step) + " gave no result within " +
+                (sooner ? "several times what it was expected to take" : "the step timeout") +
+                " (nodes " + QuotedNames(NodesOf(config_.stages)) + ")")
+          .Limit((sooner ? "stall_timeout_ms=" : "step_timeout_ms=") +
+                 std::to_string(static_cast<uint64_t>(ToMs(patience))));
+  Fault(stalled, now);
+  NoteStall();
+}
+
+void Engine::Impl::NoteStall() {
+  stalls_.NoteStall();
+  if (stalls_.GoesOn() && !fence_.down()) {
+    PlacesElsewhere();
+  }
+}
+
+nanoseconds Engine::Impl::StepPatience() const {
+  if (in_flight_.empty()) {
+    return config_.step_timeout;
+  }
+  const SentStep& step = in_flight_.oldest();
+  return stalls_.Patience(timing_.ExpectedMs(step.work, step.slices));
+}
+
+nanoseconds Engine::Impl::FencePatience() const {
+  double expected_ms = 0;  // A stage heeds a fence when it has computed what it is at.
+  for (const SentStep& step : in_flight_.steps()) {
+    expected_ms += timing_.ExpectedMs(step.work, step.slices);
+  }
+  return stalls_.Patience(expected_ms);
 }
 
 void Engine::Impl::NoteSuspects() {
@@ -114,7 +151,7 @@ std::optional<TimePoint> Engine::Impl::NextWake() const {
     }
   };
   at(sessions_.NextDeadline());
-  at(in_flight_.GivenUpAt(config_.step_timeout));
+  at(in_flight_.GivenUpAt(StepPatience()));
   at(admission_.NextWake());
   at(masks_awaited_until_);
   return wake;
@@ -122,14 +159,10 @@ std::optional<TimePoint> Engine::Impl::NextWake() const {
 
 void Engine::Impl::Tick(TimePoint now) {
   ends_.ExpireDeadlines(now);
-  if (const auto end = in_flight_.GivenUpAt(config_.step_timeout); end.has_value() && now >= *end) {
-    Fault(Error(absl::StatusCode::kUnavailable, "STEP_TIMEOUT",
-                "step " + std::to_string(in_flight_.oldest().step) +
-                    " gave no result within the step timeout (nodes " +
-                    QuotedNames(NodesOf(config_.stages)) + ")")
-              .Limit("step_timeout_ms=" +
-                     std::to_string(static_cast<uint64_t>(ToMs(config_.step_timeout)))),
-          now);
+  if (!in_flight_.empty()) {
+    if (const nanoseconds patience = StepPatience(); now >= *in_flight_.GivenUpAt(patience)) {
+      Stall(patience, now);
+    }
   }
   if (masks_awaited_until_.has_value() && now >= *masks_awaited_until_) {
     masks_awaited_until_.reset();
@@ -137,12 +170,13 @@ void Engine::Impl::Tick(TimePoint now) {
   if (fence_.FenceTimedOut(now)) {
     ++counters_.fences_failed;
     fence_.GiveUpFence(sender_.UnfencedNodes(), now);
+    NoteStall();
   }
   if (fence_.OutageTooLong(now) && !PlacesElsewhere()) {
     GoDown(fence_.stages_lost().ok() ? DownStatus() : fence_.stages_lost());
   }
   if (fence_.BackoffOver(now)) {
-    fence_.BeginFence(now);
+    fence_.BeginFence(now, fence_patience_);
     sender_.SendFence();
   }
   Pump(now);
@@ -171,6 +205,8 @@ void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   config_.stages = std::move(stages);
   // No stage has anything any more, so there is nothing to release either.
   in_flight_.Clear();
+  stalls_.Begin();
+  fence_patience_ = config_.step_timeout;
   builder_.RenewWaves();
   book_.ForgetAll(&sessions_.all());
   admission_.ReserveAnew();

@@ -4,6 +4,7 @@
 //   SequenceBook   sequences, claims and prefixes: what is sent and committed
 //   Fence          whether steps may be sent: epoch, faults, outages
 //   StepsInFlight  the epoch's steps, and the pipeline's last sign of life
+//   StallWatch     how long the pipeline may give no sign of life
 //   StepSender     what goes to the stages
 //   SuspectSearch  the search for a session that breaks a stage
 //   Admission      who gets KV memory, and who gives it up
@@ -32,6 +33,7 @@
 #include "coordinator/engine/sequence_book.h"
 #include "coordinator/engine/session_ends.h"
 #include "coordinator/engine/session_queue.h"
+#include "coordinator/engine/stall_watch.h"
 #include "coordinator/engine/step_builder.h"
 #include "coordinator/engine/step_meter.h"
 #include "coordinator/engine/step_results.h"
@@ -81,6 +83,13 @@ class Engine::Impl {
   void Commit(const SentStep& sent, const ResultMessage& result, TimePoint now);
 
   void Fault(const absl::Status& status, TimePoint now);
+  // The steps in flight gave no result for as long as `patience`.
+  void Stall(nanoseconds patience, TimePoint now);
+  // A stall: if it is not the first one in a row, other nodes may be better.
+  void NoteStall();
+  // How long to wait for the next result, and for a fence behind the steps in flight.
+  nanoseconds StepPatience() const;
+  nanoseconds FencePatience() const;
   // The steps in flight are lost: those they carried are the suspects now.
   void NoteSuspects();
   // The epoch's first frame: cuts every live sequence to what was committed, and every kept one to
@@ -100,6 +109,7 @@ class Engine::Impl {
 
   Fence fence_;
   StepsInFlight in_flight_;
+  StallWatch stalls_;
   StepSender sender_;
   SessionQueue sessions_;
   SequenceBook book_;
@@ -111,6 +121,7 @@ class Engine::Impl {
   StepBuilder builder_;
   StepResults results_;
 
+  nanoseconds fence_patience_;                    // Of the fences that answer the newest fault.
   std::optional<TimePoint> masks_awaited_until_;  // Masks may hold a step back until then.
   absl::Status not_admitting_;                    // Ok: admitting.
   std::optional<EngineProblem> quarantine_;       // The newest ledger mismatch.

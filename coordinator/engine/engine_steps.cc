@@ -97,6 +97,9 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
     return;
   }
   fence_.OnCommitted();
+  if (sent.rows_begun > 0) {
+    stalls_.NoteCommitted();
+  }
 }
 
 }  // namespace strata

@@ -54,7 +54,7 @@ void Fence::BeginOutage(TimePoint since, nanoseconds patience, TimePoint now) {
 void Fence::Start(TimePoint now) {
   STRATA_CHECK(Is<New>());
   BeginOutage(now, recovery_timeout_, now);
-  state_ = Fencing{now};
+  state_ = Fencing{now + step_timeout_};
 }
 
 bool Fence::OnFenced(uint64_t epoch) {
@@ -79,19 +79,19 @@ void Fence::NoteFault(const absl::Status& status, TimePoint since, TimePoint now
 
 bool Fence::FaultsGoOn() const { return faults_in_a_row_ > kMaxFaultsWithoutProgress && !down(); }
 
-bool Fence::Recover(TimePoint now) {
+bool Fence::Recover(TimePoint now, nanoseconds patience) {
   const nanoseconds wait = BackoffAfter(faults_in_a_row_);
   if (wait.count() > 0) {
     state_ = Backoff{now + wait};
     return false;
   }
-  BeginFence(now);
+  BeginFence(now, patience);
   return true;
 }
 
 bool Fence::FenceTimedOut(TimePoint now) const {
   const auto* fencing = std::get_if<Fencing>(&state_);
-  return fencing != nullptr && now >= fencing->sent + step_timeout_;
+  return fencing != nullptr && now >= fencing->gives_up_at;
 }
 
 void Fence::GiveUpFence(const std::vector<std::string>& missing, TimePoint now) {
@@ -114,15 +114,15 @@ bool Fence::BackoffOver(TimePoint now) const {
   return backoff != nullptr && now >= backoff->until;
 }
 
-void Fence::BeginFence(TimePoint now) {
+void Fence::BeginFence(TimePoint now, nanoseconds patience) {
   ++epoch_;
-  state_ = Fencing{now};
+  state_ = Fencing{now + patience};
 }
 
 std::optional<TimePoint> Fence::NextWake() const {
   std::optional<TimePoint> wake;
   if (const auto* fencing = std::get_if<Fencing>(&state_)) {
-    wake = fencing->sent + step_timeout_;
+    wake = fencing->gives_up_at;
   }
   if (const auto* backoff = std::get_if<Backoff>(&state_)) {
     wake = backoff->until;
@@ -156,7 +156,7 @@ void Fence::Resume(uint64_t epoch, TimePoint now) {
   last_fault_ = stages_lost_ = absl::OkStatus();
   outage_ = NoOutage{};
   BeginOutage(now, recovery_timeout_, now);
-  state_ = Fencing{now};
+  state_ = Fencing{now + step_timeout_};
 }
 
 absl::Status Fence::DownStatus(const std::vector<std::string>& missing) const {

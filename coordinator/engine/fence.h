@@ -30,9 +30,9 @@ std::string QuotedNames(const std::vector<std::string>& names);
 // One thread.
 class Fence {
  public:
-  // `epoch`: of the first fence. A fence that is not acknowledged within `step_timeout` failed.
-  // When no step could be sent until `recovery_timeout` after that, counted from the last sign of
-  // life, the outage is too long.
+  // `epoch`: of the first fence. One that is not acknowledged within `step_timeout` failed, unless
+  // BeginFence is told to be less patient. When no step could be sent until `recovery_timeout`
+  // after that, counted from the last sign of life, the outage is too long.
   Fence(uint64_t epoch, nanoseconds step_timeout, nanoseconds recovery_timeout);
 
   uint64_t epoch() const { return epoch_; }
@@ -66,8 +66,9 @@ class Fence {
   void NoteFault(const absl::Status& status, TimePoint since, TimePoint now);
   // Whether so many faults came in a row that the sessions are not to wait any more.
   bool FaultsGoOn() const;
-  // Whether a fence of the next epoch is to be sent at once; else BackoffOver says when.
-  bool Recover(TimePoint now);
+  // Whether a fence of the next epoch is to be sent at once, with that patience; else BackoffOver
+  // says when.
+  bool Recover(TimePoint now, nanoseconds patience);
   // The sessions are failed.
   void GoDown() { outage_ = Down{}; }
 
@@ -77,8 +78,9 @@ class Fence {
   void GiveUpFence(const std::vector<std::string>& missing, TimePoint now);
   bool OutageTooLong(TimePoint now) const;
   bool BackoffOver(TimePoint now) const;
-  // The next epoch begins, and its fence is to be sent.
-  void BeginFence(TimePoint now);
+  // The next epoch begins, and its fence is to be sent. It failed if it is not acknowledged within
+  // `patience`.
+  void BeginFence(TimePoint now, nanoseconds patience);
   // When one of these is to come true.
   std::optional<TimePoint> NextWake() const;
 
@@ -99,7 +101,7 @@ class Fence {
  private:
   struct New {};
   struct Fencing {
-    TimePoint sent{0};
+    TimePoint gives_up_at{0};
   };
   struct Resync {};
   struct Running {};

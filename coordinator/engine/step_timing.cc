@@ -92,6 +92,23 @@ std::vector<StageCost> StepTiming::CostsAlone() const {
   return stages_.size() > 1 ? CostsOf(kAlone) : std::vector<StageCost>();
 }
 
+double StepTiming::ExpectedMs(const StepWork& work, std::span<const SliceWork> slices) const {
+  const std::vector<StageCost> costs = Costs();
+  if (costs.size() != stages_.size()) {
+    return -1;
+  }
+  double ms = hop_ms_ * static_cast<double>(stages_.size() + 1);
+  for (const StageCost& cost : costs) {
+    ms += cost.Ms(work);
+  }
+  for (const SliceWork& slice : slices) {
+    if (slice.stage < costs.size()) {
+      ms += costs[slice.stage].Ms(slice.work) * slice.share;
+    }
+  }
+  return ms;
+}
+
 uint32_t StepTiming::TokenBudget() const {
   if (most_rows_seen_ == 0) {
     return first_rows_;

@@ -33,6 +33,10 @@ class StepTiming {
   // what was ever seen, so that a guess is not a leap.
   uint32_t TokenBudget() const;
 
+  // What a step with this work, and these slices beside it, takes from the first stage to the last,
+  // while others are under way; negative as long as nothing is known of a stage.
+  double ExpectedMs(const StepWork& work, std::span<const SliceWork> slices) const;
+
   // What the slowest stage may take for a step.
   double target_ms() const { return target_ms_; }
 

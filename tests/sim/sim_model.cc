@@ -94,6 +94,7 @@ v1::LoadOptions LoadOptionsOf(const Scenario& scenario, uint64_t kv_pages) {
 DeploymentOptions DeploymentOptionsOf(const Scenario& scenario) {
   DeploymentOptions options;
   options.step_timeout = scenario.step_timeout;
+  options.stall_timeout = scenario.step_timeout / 4;
   options.recovery_timeout = scenario.step_timeout;
   options.placement_timeout = std::chrono::seconds(6);
   options.placement_grace = milliseconds(500);

@@ -50,23 +50,23 @@ TEST_F(FenceTest, TheFirstFaultIsFencedAtOnceAndLaterOnesAfterABackoff) {
   EXPECT_TRUE(fence_.HeedsLinkFault(7));
   EXPECT_FALSE(fence_.HeedsLinkFault(6));
   fence_.NoteFault(Broken(), AtMs(100), AtMs(100));
-  EXPECT_TRUE(fence_.Recover(AtMs(100)));
+  EXPECT_TRUE(fence_.Recover(AtMs(100), kStepTimeout));
   EXPECT_EQ(fence_.epoch(), 8u);
   EXPECT_TRUE(fence_.fencing());
   fence_.NoteFault(Broken(), AtMs(200), AtMs(200));
-  EXPECT_FALSE(fence_.Recover(AtMs(200)));
+  EXPECT_FALSE(fence_.Recover(AtMs(200), kStepTimeout));
   EXPECT_EQ(fence_.state(), PipelineState::kBackoff);
   EXPECT_EQ(fence_.epoch(), 8u) << "the next one begins with its fence";
   EXPECT_FALSE(fence_.HeedsLinkFault(8));
   EXPECT_FALSE(fence_.BackoffOver(AtMs(249)));
   EXPECT_TRUE(fence_.BackoffOver(AtMs(250)));
   EXPECT_EQ(fence_.NextWake(), AtMs(250));
-  fence_.BeginFence(AtMs(250));
+  fence_.BeginFence(AtMs(250), kStepTimeout);
   EXPECT_EQ(fence_.epoch(), 9u);
   EXPECT_TRUE(fence_.OnFenced(9));
   fence_.OnCommitted();
   fence_.NoteFault(Broken(), AtMs(300), AtMs(300));
-  EXPECT_TRUE(fence_.Recover(AtMs(300))) << "progress ends the row of faults";
+  EXPECT_TRUE(fence_.Recover(AtMs(300), kStepTimeout)) << "progress ends the row of faults";
 }
 
 TEST_F(FenceTest, AFenceThatIsNotAcknowledgedIsGivenUp) {
@@ -81,10 +81,19 @@ TEST_F(FenceTest, AFenceThatIsNotAcknowledgedIsGivenUp) {
   EXPECT_TRUE(fence_.BackoffOver(AtMs(10050))) << "never at once";
 }
 
+TEST_F(FenceTest, AFenceAfterAStallIsGivenUpAsSoonAsItIsToldTo) {
+  Run();
+  fence_.NoteFault(Broken(), AtMs(1000), AtMs(1000));
+  EXPECT_TRUE(fence_.Recover(AtMs(1000), milliseconds(300)));
+  EXPECT_EQ(fence_.NextWake(), AtMs(1300));
+  EXPECT_FALSE(fence_.FenceTimedOut(AtMs(1299)));
+  EXPECT_TRUE(fence_.FenceTimedOut(AtMs(1300)));
+}
+
 TEST_F(FenceTest, AnOutageIsCountedFromTheLastSignOfLife) {
   Run();
   fence_.NoteFault(Broken(), AtMs(1000), AtMs(2000));
-  fence_.Recover(AtMs(2000));
+  fence_.Recover(AtMs(2000), kStepTimeout);
   fence_.NoteFault(Broken(), AtMs(9000), AtMs(9000));
   EXPECT_FALSE(fence_.OutageTooLong(AtMs(11799))) << "later faults do not lengthen it";
   EXPECT_TRUE(fence_.OutageTooLong(AtMs(11800)));
@@ -98,7 +107,7 @@ TEST_F(FenceTest, FaultsThatGoOnAreToldOnce) {
   for (int i = 0; i < kMaxFaultsWithoutProgress; ++i) {
     fence_.NoteFault(Broken(), AtMs(i), AtMs(i));
     EXPECT_FALSE(fence_.FaultsGoOn());
-    fence_.Recover(AtMs(i));
+    fence_.Recover(AtMs(i), kStepTimeout);
   }
   fence_.NoteFault(Broken(), AtMs(9), AtMs(9));
   EXPECT_TRUE(fence_.FaultsGoOn());
@@ -125,7 +134,7 @@ TEST_F(FenceTest, WhatIsDownStaysSoUntilItIsResumedOrCommits) {
   Run();
   fence_.NoteFault(Broken(), AtMs(0), AtMs(0));
   fence_.GoDown();
-  fence_.Recover(AtMs(0));
+  fence_.Recover(AtMs(0), kStepTimeout);
   fence_.Suspend();
   EXPECT_TRUE(fence_.down());
   fence_.Resume(9, AtMs(1));

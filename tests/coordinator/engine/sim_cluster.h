@@ -112,6 +112,10 @@ class SimCluster : public EngineHost {
   void SendStep(StepMessage step) override;
   void SendFence(uint64_t epoch) override;
   std::vector<std::string> UnfencedNodes() const override { return unfenced; }
+  bool PlacesElsewhere(const absl::Status& why) override {
+    placed_elsewhere.push_back(why);
+    return places_elsewhere;
+  }
 
   Engine& engine() { return *engine_; }
   const EngineConfig& config() const { return config_; }
@@ -164,7 +168,9 @@ class SimCluster : public EngineHost {
   std::deque<ResultMessage> results;
   std::optional<uint64_t> pending_fence;
   std::vector<std::string> unfenced;
-  std::vector<v1::StepFrame> sent;  // Headers of all frames.
+  bool places_elsewhere = false;               // What the engine is told,
+  std::vector<absl::Status> placed_elsewhere;  // and what it asked with.
+  std::vector<v1::StepFrame> sent;             // Headers of all frames.
   bool record_frames = true;
 
  private:

@@ -38,6 +38,18 @@ TEST(StepTiming, SaysNothingOfStagesThatItDoesNotKnow) {
   EXPECT_NEAR(timing.Costs()[1].Ms({10}), 20, 1e-6);
 }
 
+TEST(StepTiming, ExpectsOfAStepWhatItsStagesAndHopsTake) {
+  StepTiming timing({0, 0}, seconds(8), 512);
+  EXPECT_LT(timing.ExpectedMs({10}, {}), 0) << "nothing is known";
+  timing.Observe(0, {10}, 20, false);
+  timing.Observe(1, {10}, 30, false);
+  EXPECT_NEAR(timing.ExpectedMs({10}, {}), 50, 1e-6);
+  timing.ObserveRoundTrip(56, 50);  // Three hops of 2 ms.
+  EXPECT_NEAR(timing.ExpectedMs({10}, {}), 56, 1e-6);
+  const SliceWork half[] = {{.stage = 1, .work = {10}, .share = 0.5}};
+  EXPECT_NEAR(timing.ExpectedMs({}, half), 6 + 15, 1e-6);
+}
+
 TEST(StepTiming, KnowsWhatAHopTakes) {
   StepTiming timing({1, 1, 1}, seconds(8), 512);
   EXPECT_EQ(timing.HopMs(), 0);
