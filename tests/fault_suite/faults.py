@@ -20,11 +20,6 @@ class Fault:
     turn: int      # A number for what else is to be chosen.
 
 
-def away(world, fault):
-    """The time of a fault, during which nothing else happens."""
-    time.sleep(fault.away_s)
-
-
 @contextlib.contextmanager
 def unplugged(world, node, fault):
     world.hosts.unplug(node)
@@ -88,12 +83,18 @@ def coordinator_stopped(world, node, fault):
     world.cluster.coordinator.kill(signal.SIGCONT)
 
 
+def coordinator_cut(world, node, fault):
+    """Clients reach it all the time."""
+    return _cut(world, *((a, b) for name in world.cluster.workers for a, b in ((name, node), (node, name))))
+
+
 @contextlib.contextmanager
 def killed_with_full_disk(world, node, fault):
     """It dies, and is started again at once on a disk where nothing more fits."""
     disk = world.cluster.folder / node
     assert disk.is_mount(), "only a disk of the suite's own is filled"
     with full(disk):
+        world.begun = time.time()  # Until now nothing was missing.
         world.cluster.workers[node].kill()
         world.cluster.start_again(node)
         yield
@@ -126,6 +127,13 @@ def links_delay(world, node, fault):
     world.relays[node].delay_s = 0.0
 
 
+@contextlib.contextmanager
+def links_flip_bits(world, node, fault):
+    world.relays[node].flip = (0.002, 0.01, 0.05)[fault.turn % 3]
+    yield
+    world.relays[node].flip = 0.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Kind:
     begin: object   # (world, node, fault) -> what undoes it at its end, as `with` has it.
@@ -150,6 +158,8 @@ KINDS = {
     "ended links": Kind(links_end, "links to the node end, and none can be opened (relay)", 2, 6, relayed=True),
     "half-open": Kind(links_half_open, "links end at the node's side alone (relay)", 3, 1, relayed=True),
     "delay": Kind(links_delay, "20 to 300 ms for each piece of data to the node (relay)", 2, 6, relayed=True),
+    "flipped bits": Kind(links_flip_bits, "2 to 50 in 1,000 pieces of data have a wrong bit (relay)", 1, 4, relayed=True),
+    "coordinator cut": Kind(coordinator_cut, "the coordinator loses all workers, which have each other", 2, 9),
     "coordinator stop": Kind(coordinator_stopped, "SIGSTOP of the coordinator, and SIGCONT later", 2, 9),
 }
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 NET = "10.78.0"
-NOBODY = "02:53:00:00:00:fe"
+NOBODY = "02:53:00:00:01:00"
 SWITCH = 254  # The bridge itself, where clients and relays are.
 RELAYS = 100  # Added to a host's number: the address that its relay has on the bridge.
 CLONE_NEWNET = 0x40000000

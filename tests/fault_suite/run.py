@@ -44,6 +44,7 @@ import measure  # noqa: E402
 import python_sdk  # noqa: E402
 from checkpoints import make_checkpoint  # noqa: E402
 from cluster import RECALL, Cluster, Failed, Process, cut  # noqa: E402
+from metrics_text import scrape, total  # noqa: E402
 from relay import Relay  # noqa: E402
 
 WORKERS = ("w0", "w1", "w2", "w3")
@@ -239,10 +240,10 @@ class World:
         stages = self.stages()
         where = f"stage {stages.index(node)}" if node in stages else "spare" if node in WORKERS else node
         log_path, skip = self.cluster.coordinator.log_path, self.cluster.coordinator.log_path.stat().st_size
-        begin = time.time()
+        self.begun = time.time()
         with kind.begin(self, node, fault):
-            faults.away(self, fault)
-        undone = time.time()
+            time.sleep(fault.away_s)
+        begin, undone = self.begun, time.time()
         self.wait(self.all_back, "all nodes are back, and the model is ready")
         back = time.time()
         self.wait(lambda: self.flowing(back), "every stream goes on")
@@ -308,6 +309,9 @@ def run(options, folder, strata):
             rows.append(world.strike(number, fault))
         world.end()
         world.cluster.nothing_is_left()
+        mismatches = total(scrape(world.cluster.http), "strata_kv_ledger_mismatches_total")
+        if mismatches:
+            wrong.append(f"the ledger and the stages disagreed {mismatches:.0f} times")
     except (Hung, Failed, AssertionError) as error:
         wrong.append(f"{type(error).__name__}: {error}")
     finally:
@@ -349,9 +353,10 @@ def main(arguments):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     command = f"./dev test --faults --count {options.count} --seed {options.seed}" + (
         f" --kinds {shlex.quote(','.join(options.kinds))}" if options.kinds else "")
+    what = commit()
     rows, wrong, note = run(options, folder, strata)
     head = [("title", "Faults drawn from a seed, over real processes in network namespaces"),
-            ("date", time.strftime("%Y-%m-%d")), ("machine", machine()), ("commits", commit()), ("command", command),
+            ("date", time.strftime("%Y-%m-%d")), ("machine", machine()), ("commits", what), ("command", command),
             ("note", note)]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     measure.write(options.out, head, rows)

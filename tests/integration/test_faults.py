@@ -30,6 +30,47 @@ def test_no_request_is_lost_while_nodes_come_and_go(tmp_path, home, count, seed)
     assert len(measure.read(out)) == count
 
 
+LISTEN = "import socket; s = socket.create_server(('', 7071)); print('there', flush=True); [s.accept() for _ in iter(int, 1)]"
+DIAL = "import socket, sys; socket.create_connection((sys.argv[1], 7071), timeout=3)"
+
+
+@pytest.fixture
+def three_hosts():
+    made = hosts.Hosts({"a": 1, "b": 2, "c": 3})
+    listeners = []
+    for name in ("a", "b", "switch"):
+        listeners.append(subprocess.Popen(made.command(name, [sys.executable, "-c", LISTEN]), stdout=subprocess.PIPE))
+        assert listeners[-1].stdout.readline() == b"there\n"
+    yield made
+    for listener in listeners:
+        listener.kill()
+        listener.communicate()
+    made.close()
+
+
+@needs_hosts
+def test_hosts_lose_each_other_and_no_others(three_hosts):
+    """Relays are on the bridge."""
+    ways = [("a", 2), ("b", 1), ("a", 2 + hosts.RELAYS), ("b", 1 + hosts.RELAYS), ("c", 1), ("c", 2), ("c", 2 + hosts.RELAYS),
+            ("switch", 2)]
+
+    def open_ways():
+        dials = [subprocess.Popen(three_hosts.command(name, [sys.executable, "-c", DIAL, hosts.address(number)]),
+                                  stderr=subprocess.DEVNULL) for name, number in ways]
+        return [way for way, dial in zip(ways, dials) if dial.wait() == 0]
+
+    assert open_ways() == ways
+    three_hosts.cut("a", "b")
+    # Of a connection the answers of the other end have to come back, too; those of a relay are not from b.
+    assert open_ways() == [way for way in ways if way not in [("a", 2), ("b", 1), ("a", 2 + hosts.RELAYS)]]
+    three_hosts.join("a", "b")
+    assert open_ways() == ways
+    three_hosts.unplug("b")
+    assert open_ways() == [("a", 2 + hosts.RELAYS), ("c", 1), ("c", 2 + hosts.RELAYS)]
+    three_hosts.plug_in("b")
+    assert open_ways() == ways
+
+
 def test_a_seed_draws_the_same_faults_each_time():
     assert list(faults.draw(5, 50)) == list(faults.draw(5, 50))
     assert list(faults.draw(5, 50)) != list(faults.draw(6, 50))
@@ -72,9 +113,10 @@ def test_the_loss_of_a_node_without_layers_is_no_pause():
 
 def test_a_table_sums_up_what_faults_of_a_kind_took(tmp_path):
     usual = {"where": "", "away_s": 1.0, "moved": 1, "pause_s": 2.0, "tokens_again": 600, "lost": 0, "wrong": 0}
-    rows = [{"kind": "kill", "verdict_s": 0.1, "all_tokens_s": 1.0, **usual}, {"kind": "kill", "verdict_s": 0.2, "all_tokens_s": 3.0, **usual},
-            {"kind": "stall", **usual, "moved": 0, "tokens_again": 0}]
+    rows = [{"kind": "kill", "verdict_s": 0.1, "all_tokens_s": 1.0, **usual},
+            {"kind": "kill", "verdict_s": 0.2, "all_tokens_s": 3.0, **usual}, {"kind": "stall", **usual, "moved": 0, "tokens_again": 0}]
     measure.write(tmp_path / "f.csv", [("title", "T")], rows)
     assert list(measure.table(measure.read(tmp_path / "f.csv")))[2:] == [
-        "| kill | 2 | 2 | 0.10 | 0.20 | 1.00 | 3.00 | 2.0 | 1,200 | 0 |", "| stall | 1 | 0 |  |  |  |  | 2.0 | 0 | 0 |",
-        "| **all** | 3 | 2 | 0.10 | 0.20 | 1.00 | 3.00 | 2.0 | 1,200 | 0 |"]
+        "| kill | 2 | 2 | 0.10 | 0.20 | 1.00 | 3.00 | 2.0 | 2.0 | 1,200 | 0 |",
+        "| stall | 1 | 0 |  |  |  |  | 2.0 | 2.0 | 0 | 0 |",
+        "| **all** | 3 | 2 | 0.10 | 0.20 | 1.00 | 3.00 | 2.0 | 2.0 | 1,200 | 0 |"]
