@@ -27,9 +27,10 @@ constexpr char kUsage[] =
   --trace            tell the run of --seed as a story
   --expect finding   fail unless there is one (a build without a guard)
   --no-shrink        print a failing seed as it is
-  --scale            instead: schedulers and ledgers of a large cluster, without faults
+  --scale            instead: schedulers, ledgers and placing of a large cluster that loses workers
   --scale-workers N  (default 1000, in pipelines of 4)
   --scale-requests N (default 100000)
+  --scale-losses P   percent of the workers that are lost each simulated minute (default 5)
 
 Exit status: 0 nothing found, 1 a finding, 2 wrong flags, 3 a fault or rule that never occurred.
 )";
@@ -112,6 +113,8 @@ Flags ParseFlags(int argc, char** argv) {
         flags.scale_options.workers = static_cast<uint32_t>(std::stoul(value()));
       } else if (flag == "--scale-requests") {
         flags.scale_options.requests = static_cast<uint32_t>(std::stoul(value()));
+      } else if (flag == "--scale-losses") {
+        flags.scale_options.losses_percent = std::stod(value());
       } else if (flag == "--expect" && value() == "finding") {
         flags.expect_finding = true;
         abort_status = 0;
