@@ -151,6 +151,8 @@ class World:
         """Every worker has had each third of the layers before, so that it has them in its cache."""
         self.cluster.run("model", "add", path, "--name", clients.MODEL)
         options = {"context": CONTEXT, "sessions": SESSIONS}
+        flags = ["--context", CONTEXT, "--sessions", SESSIONS, "--nodes", ",".join(WORKERS[:2])]
+        assert self.cluster.run("plan", clients.MODEL, *flags, check=False)[2] != 0, "two workers have room for the model"
         for first in range(len(WORKERS)):
             names = [WORKERS[(first + i) % len(WORKERS)] for i in range(3)]
             self.cluster.load(clients.MODEL, cuts=cut(names, LAYERS), **options)
@@ -275,6 +277,7 @@ def parse(arguments):
     parser.add_argument("--kinds", default="", help=f"some of: {', '.join(faults.KINDS)}")
     parser.add_argument("--lease", default="3s", help="the coordinator's (3s)")
     parser.add_argument("--step-timeout", default="5s", help="the coordinator's (5s)")
+    parser.add_argument("--stall-timeout", default="2s", help="the coordinator's (2s)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/faults.csv"), help="the data file")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for logs, which stay")
     parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print the table of a data file, and end")
@@ -295,7 +298,8 @@ def commit():
 def run(options, folder, strata):
     """(rows, what was wrong, what the data file says of the run)"""
     rows, wrong = [], []
-    flags = {"lease": options.lease, "heartbeat": "500ms", "step_timeout": options.step_timeout, "log_requests": "off"}
+    flags = {"lease": options.lease, "heartbeat": "500ms", "step_timeout": options.step_timeout,
+             "stall_timeout": options.stall_timeout, "log_requests": "off"}
     drawn = list(faults.draw(options.seed, options.count, options.kinds))
     world = World(folder, flags, options.seed, strata)
     try:
@@ -323,7 +327,8 @@ def run(options, folder, strata):
         except AssertionError as error:  # A process did not end well.
             wrong.append(str(error))
     note = (f"{len(rows)} faults, {answered[0]} right answers of {answered[1]} tokens in all, {len(wrong)} findings; "
-            f"--lease {options.lease}, --heartbeat 500ms, --step-timeout {options.step_timeout}; load_average is of the machine")
+            f"--lease {options.lease}, --heartbeat 500ms, --step-timeout {options.step_timeout}, --stall-timeout "
+            f"{options.stall_timeout}; load_average is of the machine")
     return rows, wrong, note
 
 
