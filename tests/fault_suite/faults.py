@@ -45,13 +45,16 @@ def mute_to_coordinator(world, node, fault):
 
 
 def cut_from_neighbour(world, node, fault):
-    other = world.neighbour(node, fault.turn)
-    return _cut(world, (node, other), (other, node))
+    a, b = world.link_beside(node, fault.turn)
+    return _cut(world, (a, b), (b, a))
 
 
 def cut_one_way(world, node, fault):
-    other = world.neighbour(node, fault.turn)
-    return _cut(world, (node, other) if fault.turn % 4 < 2 else (other, node))
+    """Of a link's two ends: what the sender sends, or what the receiver's host, or else its relay, acknowledges."""
+    sender, receiver = world.link_beside(node, fault.turn)
+    if fault.turn % 4 < 2 or (receiver in world.relays and sender in world.relays):
+        return _cut(world, (sender, receiver))
+    return _cut(world, ("switch" if receiver in world.relays else receiver, sender))
 
 
 @contextlib.contextmanager

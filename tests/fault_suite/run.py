@@ -91,13 +91,12 @@ class FaultCluster(Cluster):
         self.processes.append(self.workers[name])
 
     def revive(self):
-        """Those that gave up since a step took too long. Their names."""
+        """Starts those again that gave up since a step took too long."""
         ended = [name for name, worker in self.workers.items() if worker.process.poll() is not None]
         for name in ended:
             if "may never end; giving up" not in self.workers[name].text():
                 raise Hung(f"{name} ended by itself:\n{self.workers[name].text()[-3000:]}")
             self.start_again(name)
-        return ended
 
 
 @contextlib.contextmanager
@@ -113,8 +112,9 @@ def disk(folder, size):
 class World:
     """Hosts, cluster and streams."""
 
-    def __init__(self, folder, flags, seed, strata):
-        self.folder, self.seed = folder, seed
+    def __init__(self, folder, flags, seed, strata, hasty=False):
+        """`hasty`: a fault does not wait until what the last one brought about is over."""
+        self.folder, self.seed, self.hasty = folder, seed, hasty
         self.streams = []
         with contextlib.ExitStack() as self.ends:
             self._start(flags, strata)
@@ -190,14 +190,11 @@ class World:
             name = next((s for s in stages if s in self.relays), RELAYED[0])
         return name
 
-    def neighbour(self, name, turn):
-        """A stage beside a node's."""
+    def link_beside(self, name, turn):
+        """(sender, receiver) of one of the links between a node's stage and the ones beside it."""
         stages = self.stages()
-        if name not in stages:
-            return stages[0]
-        at = stages.index(name)
-        beside = [stages[i] for i in (at - 1, at + 1) if 0 <= i < len(stages)]
-        return beside[turn % len(beside)]
+        links = [link for link in zip(stages, stages[1:]) if name in link] or [tuple(stages[:2])]
+        return links[turn % len(links)]
 
     def all_back(self):
         try:
@@ -219,16 +216,16 @@ class World:
             raise Hung(f"the coordinator ended:\n{self.cluster.coordinator.text()[-3000:]}")
 
     def wait(self, condition, what):
-        """How many workers had to be started again meanwhile."""
-        end, revived = time.time() + HANGS_S, 0
-        while not condition():
-            revived += len(self.cluster.revive())
+        end = time.time() + HANGS_S
+        while True:
+            self.cluster.revive()
             self.check_alive()
+            if condition():
+                return
             if time.time() > end:
                 raise Hung(f"after {HANGS_S} s still not: {what}\n{self.cluster.run('status', check=False)[0]}\n"
                            f"{self.cluster.run('node', 'list', check=False)[0]}")
             time.sleep(0.1)
-        return revived
 
     def flowing(self, since):
         """Whether each stream has seen a token since."""
@@ -246,9 +243,13 @@ class World:
         with kind.begin(self, node, fault):
             time.sleep(fault.away_s)
         begin, undone = self.begun, time.time()
-        self.wait(self.all_back, "all nodes are back, and the model is ready")
-        back = time.time()
-        self.wait(lambda: self.flowing(back), "every stream goes on")
+        if self.hasty:
+            self.wait(lambda: True, "")
+            back = time.time()
+        else:
+            self.wait(self.all_back, "all nodes are back, and the model is ready")
+            back = time.time()
+            self.wait(lambda: self.flowing(back), "every stream goes on")
         end = time.time()
         with open(log_path, "rb") as log:
             log.seek(skip)
@@ -278,6 +279,8 @@ def parse(arguments):
     parser.add_argument("--lease", default="3s", help="the coordinator's (3s)")
     parser.add_argument("--step-timeout", default="5s", help="the coordinator's (5s)")
     parser.add_argument("--stall-timeout", default="2s", help="the coordinator's (2s)")
+    parser.add_argument("--hasty", action="store_true",
+                        help="begin a fault while the cluster still recovers from the last one: nothing may be lost all the same")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/faults.csv"), help="the data file")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for logs, which stay")
     parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print the table of a data file, and end")
@@ -301,7 +304,7 @@ def run(options, folder, strata):
     flags = {"lease": options.lease, "heartbeat": "500ms", "step_timeout": options.step_timeout,
              "stall_timeout": options.stall_timeout, "log_requests": "off"}
     drawn = list(faults.draw(options.seed, options.count, options.kinds))
-    world = World(folder, flags, options.seed, strata)
+    world = World(folder, flags, options.seed, strata, options.hasty)
     try:
         if not world.hosts.has_rates:
             say("this kernel has no tc-tbf: «slow» is left out")
@@ -357,7 +360,7 @@ def main(arguments):
     folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     command = f"./dev test --faults --count {options.count} --seed {options.seed}" + (
-        f" --kinds {shlex.quote(','.join(options.kinds))}" if options.kinds else "")
+        f" --kinds {shlex.quote(','.join(options.kinds))}" if options.kinds else "") + (" --hasty" if options.hasty else "")
     what = commit()
     rows, wrong, note = run(options, folder, strata)
     head = [("title", "Faults drawn from a seed, over real processes in network namespaces"),

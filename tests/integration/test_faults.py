@@ -1,6 +1,7 @@
 """A handful of the fault suite (./dev test --faults has 200)."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -114,9 +115,17 @@ def test_the_loss_of_a_node_without_layers_is_no_pause():
 def test_a_table_sums_up_what_faults_of_a_kind_took(tmp_path):
     usual = {"where": "", "away_s": 1.0, "moved": 1, "pause_s": 2.0, "tokens_again": 600, "lost": 0, "wrong": 0}
     rows = [{"kind": "kill", "verdict_s": 0.1, "all_tokens_s": 1.0, **usual},
-            {"kind": "kill", "verdict_s": 0.2, "all_tokens_s": 3.0, **usual}, {"kind": "stall", **usual, "moved": 0, "tokens_again": 0}]
+            {"kind": "kill", "verdict_s": 0.2, "all_tokens_s": 3.0, **usual},
+            {"kind": "coordinator cut", "verdict_s": 0.2, "all_tokens_s": 3.0, **usual},
+            {"kind": "stall", **usual, "moved": 0, "tokens_again": 0}]
     measure.write(tmp_path / "f.csv", [("title", "T")], rows)
     assert list(measure.table(measure.read(tmp_path / "f.csv")))[2:] == [
+        "| coordinator cut | 1 | 1 | 0.20 | 0.20 | 2.20 | 2.20 | 2.0 | 2.0 | 600 | 0 |",
         "| kill | 2 | 2 | 0.10 | 0.20 | 1.00 | 3.00 | 2.0 | 2.0 | 1,200 | 0 |",
         "| stall | 1 | 0 |  |  |  |  | 2.0 | 2.0 | 0 | 0 |",
-        "| **all** | 3 | 2 | 0.10 | 0.20 | 1.00 | 3.00 | 2.0 | 2.0 | 1,200 | 0 |"]
+        "| **all** | 4 | 3 | 0.20 | 0.20 | 2.20 | 3.00 | 2.0 | 2.0 | 1,800 | 0 |"]
+
+def test_the_published_table_is_that_of_the_data_file_which_the_page_names():
+    page = (SOURCE / "docs" / "RELIABILITY.md").read_text()
+    (name,) = re.findall(r"\.\./(bench/results/[\w-]*faults[\w-]*\.csv)", page)
+    assert "\n".join(measure.table(measure.read(SOURCE / name))) in page
