@@ -33,7 +33,11 @@ constexpr std::string_view kFaultNames[] = {"drop-frame",
                                             "poison-links",
                                             "poison-process",
                                             "fail-load",
-                                            "leave-worker"};
+                                            "leave-worker",
+                                            "mute-worker",
+                                            "deafen-worker",
+                                            "cut-one-way",
+                                            "slow-worker"};
 static_assert(std::size(kFaultNames) == kFaultKinds);
 
 constexpr std::string_view kRuleNames[] = {"step seen before: discarded",

@@ -49,9 +49,15 @@ enum class FaultKind {
   // Of loads: a worker says that it cannot load its stage; one is told to stop, and stops later.
   kFailLoad,
   kLeaveWorker,
+  // What a worker sends reaches nobody, it hears nobody, two workers lose each other in one
+  // direction, a worker computes slowly.
+  kMuteWorker,
+  kDeafenWorker,
+  kCutOneWay,
+  kSlowWorker,
 };
-inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kLeaveWorker) + 1;
-// Those that may strike at any time; poison and loads are for scenarios of their own.
+inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kSlowWorker) + 1;
+// Those that may strike at any time; the others are for scenarios of their own.
 inline constexpr size_t kDrawnFaultKinds = static_cast<size_t>(FaultKind::kStaleItem) + 1;
 inline constexpr size_t kPoisonFaultKinds = 3;
 

@@ -11,7 +11,7 @@ TimePoint Network::Arrival(Machine from, Machine to) {
   if (const auto jitter = world_->scenario.jitter.count(); jitter > 0) {
     at += nanoseconds(world_->random.Next() % static_cast<uint64_t>(jitter));
   }
-  return std::max({at, cut_until_[from], cut_until_[to]});
+  return std::max({at, mute_until_[from], deaf_until_[to], cut_until_[{from, to}]});
 }
 
 void Network::SendControl(Machine from, Machine to, std::function<void()> arrives) {

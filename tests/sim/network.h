@@ -44,7 +44,14 @@ class Network {
     Raise(&stalled_until_[link % stalled_until_.size()], until);
   }
   // Nothing reaches or leaves the machine until then; what was sent arrives afterwards.
-  void Partition(Machine machine, TimePoint until) { Raise(&cut_until_[machine], until); }
+  void Partition(Machine machine, TimePoint until) {
+    Mute(machine, until);
+    Deafen(machine, until);
+  }
+  // One of the two directions; and that between two machines alone.
+  void Mute(Machine from, TimePoint until) { Raise(&mute_until_[from], until); }
+  void Deafen(Machine to, TimePoint until) { Raise(&deaf_until_[to], until); }
+  void Cut(Machine from, Machine to, TimePoint until) { Raise(&cut_until_[{from, to}], until); }
 
  private:
   static void Raise(TimePoint* time, TimePoint to);
@@ -57,7 +64,9 @@ class Network {
   // By link and channel: when its newest frame arrives.
   std::map<std::pair<uint32_t, uint64_t>, TimePoint> free_at_;
   std::map<std::pair<Machine, Machine>, TimePoint> control_free_at_;
-  std::map<Machine, TimePoint> cut_until_;
+  std::map<Machine, TimePoint> mute_until_;
+  std::map<Machine, TimePoint> deaf_until_;
+  std::map<std::pair<Machine, Machine>, TimePoint> cut_until_;
 };
 
 }  // namespace strata::sim

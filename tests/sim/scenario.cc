@@ -195,6 +195,21 @@ void MoveLayers(Scenario* scenario, nanoseconds horizon, Random* random) {
   }
 }
 
+// Links and workers that are half there, and others that may take their layers.
+void HalfCut(Scenario* scenario, nanoseconds horizon, Random* random) {
+  constexpr FaultKind kHalves[] = {FaultKind::kMuteWorker, FaultKind::kDeafenWorker,
+                                   FaultKind::kCutOneWay, FaultKind::kSlowWorker};
+  scenario->moves = random->OneIn(2);
+  scenario->workers = scenario->stages + random->Between(1, 2);
+  for (uint32_t i = random->Between(1, 6); i > 0; --i) {
+    Fault fault = DrawFault(horizon, random);
+    fault.kind = kHalves[random->Below(std::size(kHalves))];
+    fault.lasts =
+        Milliseconds(random->OneIn(2) ? random->Between(10, 800) : random->Between(800, 6000));
+    scenario->faults.push_back(fault);
+  }
+}
+
 template <typename T>
 std::vector<T> Pick(const std::vector<T>& all, const std::vector<size_t>& indices) {
   std::vector<T> picked;
@@ -299,6 +314,10 @@ Scenario MakeScenario(uint64_t seed) {
   if (seed % 8 == 4 || seed % 8 == 5) {
     Random moves(Mix64(seed));
     MoveLayers(&scenario, horizon, &moves);
+  }
+  if (seed % 16 == 14 || seed % 16 == 15) {
+    Random halves(Mix64(seed));
+    HalfCut(&scenario, horizon, &halves);
   }
   if (seed % 8 == 1) {
     Random poison(Mix64(seed));

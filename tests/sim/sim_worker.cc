@@ -78,6 +78,11 @@ void SimWorker::Stop(bool silent) {
 
 void SimWorker::Stall(TimePoint until) { stalled_until_ = std::max(stalled_until_, until); }
 
+void SimWorker::SlowDown(uint32_t times, TimePoint until) {
+  times_slower_ = times;
+  slow_until_ = until;
+}
+
 void SimWorker::BreakControlStream() {
   if (up_ && membership_->registered()) {
     OnStreamEnded(incarnation_, absl::UnavailableError("its control stream broke"));

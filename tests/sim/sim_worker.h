@@ -41,6 +41,9 @@ class SimWorker : private NodeHost {
   void Stop(bool silent);
   // Nothing runs until then, SIGSTOP's way: what arrives waits.
   void Stall(TimePoint until);
+  // Its stages compute so many times slower until then.
+  void SlowDown(uint32_t times, TimePoint until);
+  uint32_t TimesSlower() const { return world().now() < slow_until_ ? times_slower_ : 1; }
   void BreakControlStream();
 
   // Faults of stage and device; false where there is nothing to damage.
@@ -107,6 +110,8 @@ class SimWorker : private NodeHost {
   const Machine machine_;
   const std::string name_;
   bool up_ = false;
+  uint32_t times_slower_ = 1;
+  TimePoint slow_until_{0};
   uint64_t incarnation_ = 0;  // The newest.
   TimePoint stalled_until_{0};
   // Of the process that runs; those before it have other numbers.

@@ -153,6 +153,7 @@ class Simulation {
   // Once there is a sequence to damage.
   void FlipBit(const Fault& fault);
   void StrikeProcess(const Fault& fault);
+  void CutOneWay(SimWorker* worker, Machine machine, const Fault& fault);
   void StopWorker(SimWorker* worker, const Fault& fault);
   // It is told to stop, and stops when the fault has lasted.
   void Leave(SimWorker* worker, Machine machine, const Fault& fault);
@@ -242,6 +243,21 @@ void Simulation::StrikeProcess(const Fault& fault) {
       Count(fault, worker->up());
       network_.Partition(machine, until);
       return;
+    case FaultKind::kMuteWorker:
+    case FaultKind::kDeafenWorker:
+    case FaultKind::kCutOneWay:
+      CutOneWay(worker, machine, fault);
+      return;
+    case FaultKind::kSlowWorker: {
+      const auto times = static_cast<uint32_t>(2 + fault.random % 100);
+      world_.Tell([&] {
+        return "FAULT: " + worker->name() + " computes " + std::to_string(times) +
+               " times slower for a while";
+      });
+      Count(fault, worker->up());
+      worker->SlowDown(times, until);
+      return;
+    }
     case FaultKind::kBreakControlStream:
       world_.Tell([&] { return "FAULT: the control stream of " + worker->name() + " breaks"; });
       Count(fault, worker->up());
@@ -260,6 +276,24 @@ void Simulation::StrikeProcess(const Fault& fault) {
       return;
     default:
       LoadAnew(fault);
+  }
+}
+
+void Simulation::CutOneWay(SimWorker* worker, Machine machine, const Fault& fault) {
+  const TimePoint until = world_.now() + fault.lasts;
+  Count(fault, worker->up());
+  if (fault.kind == FaultKind::kMuteWorker) {
+    world_.Tell([&] { return "FAULT: nobody hears " + worker->name(); });
+    network_.Mute(machine, until);
+  } else if (fault.kind == FaultKind::kDeafenWorker) {
+    world_.Tell([&] { return "FAULT: " + worker->name() + " hears nobody"; });
+    network_.Deafen(machine, until);
+  } else {
+    const auto other = static_cast<Machine>(fault.random % cluster_.workers.size());
+    world_.Tell([&] {
+      return "FAULT: " + worker->name() + " is not heard by worker " + std::to_string(other);
+    });
+    network_.Cut(machine, other, until);
   }
 }
 
