@@ -8,7 +8,7 @@ import re
 COLUMNS = ("number", "kind", "where", "away_s", "sign_s", "verdict_s", "moved", "first_token_s", "all_tokens_s", "silence_s",
            "pause_s", "waiting", "tokens_again", "back_s", "lost", "wrong", "load_average")
 # What says that the coordinator has noticed something.
-SIGNS = re.compile(r"a node is lost|a node reports a fault| fence |requests wait for")
+SIGNS = re.compile(r"a node is lost|a node reports a fault|^fence |requests wait for")
 MOVES = re.compile(r"the model moves to other nodes")
 LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) \w (.*)$")
 
@@ -40,7 +40,7 @@ def measure(log, seen, begin, end):
     was. `log`: lines of the coordinator's."""
     quiet_from, quiet_to = silence(seen, begin, end)
     events = [(when, what) for when, what in log_times(log) if begin <= when <= end]
-    signs = [when for when, what in events if SIGNS.search(f"{what} ")]
+    signs = [when for when, what in events if SIGNS.search(what)]
     moves = [when for when, what in events if MOVES.search(what)]
     row = {"silence_s": quiet_to - quiet_from, "pause_s": max(longest_pause(one, begin, end) for one in seen),
            "moved": len(moves), "sign_s": signs[0] - begin if signs else None}

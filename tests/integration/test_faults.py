@@ -104,6 +104,13 @@ def test_a_fault_that_nobody_noticed_has_neither_verdict_nor_recovery():
     assert round(row["pause_s"], 3) == 0.1
 
 
+def test_a_fence_alone_is_a_sign():
+    ((start, _), *_) = measure.log_times(LOG)
+    seen = [[("token", start + 9.9, 1), ("token", start + 13.5, 2), ("token", start + 14, 3)]]
+    row = measure.measure(LOG[3:], seen, start + 10, start + 19)
+    assert (row["sign_s"], row["verdict_s"], row["moved"]) == (3.0, 3.0, 0)
+
+
 def test_the_loss_of_a_node_without_layers_is_no_pause():
     ((start, _), *_) = measure.log_times(LOG)
     lost = LOG[1:2]
