@@ -34,7 +34,7 @@ class ValueReader {
   bool start_object(size_t /*members*/) { return Open(JsonValue::Kind::kObject); }
   bool start_array(size_t /*items*/) { return Open(JsonValue::Kind::kArray); }
   bool key(std::string& name) {
-    open_.back()->members.emplace_back(std::move(name), JsonValue());
+    open_.back()->members.push_back({std::move(name), JsonValue()});
     return true;
   }
   bool end_object() { return Close(); }
@@ -98,8 +98,8 @@ class ValueReader {
     }
     JsonValue* const parent = open_.back();
     if (parent->IsObject()) {
-      parent->members.back().second = std::move(value);
-      return &parent->members.back().second;
+      parent->members.back().value = std::move(value);
+      return &parent->members.back().value;
     }
     parent->items.push_back(std::move(value));
     return &parent->items.back();

@@ -4,7 +4,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,6 +11,8 @@
 #include "text/grammar/grammar_limits.h"
 
 namespace strata {
+
+struct JsonMember;
 
 struct JsonValue {
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject };
@@ -30,7 +31,12 @@ struct JsonValue {
   Decimal number;
   std::string text;
   std::vector<JsonValue> items;
-  std::vector<std::pair<std::string, JsonValue>> members;
+  std::vector<JsonMember> members;
+};
+
+struct JsonMember {
+  std::string name;
+  JsonValue value;
 };
 
 // Whether both are the same value by JSON schema: 1 and 1.0 are, and members in another order.
