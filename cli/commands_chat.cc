@@ -9,11 +9,10 @@
 #include "cli/documents.h"
 #include "cli/options.h"
 #include "common/status.h"
+#include "common/thought_limits.h"
 
 namespace strata::cli {
 namespace {
-
-constexpr uint32_t kMaxThoughtBudget = 1 << 20;
 
 struct ChatOptions {
   std::string model;

@@ -10,9 +10,8 @@
 #include "text/tools/json_text.h"
 
 namespace strata {
+#include "common/thought_limits.h"
 namespace {
-
-constexpr int64_t kMaxThoughtBudget = int64_t{1} << 20;
 
 absl::Status ReadPart(const Json& part, const std::string& place, std::string* out) {
   if (!part.is_object()) {

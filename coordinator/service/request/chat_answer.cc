@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "common/thought_limits.h"
 #include "text/tools/answer_reader.h"
 #include "text/tools/marked_text.h"
 
@@ -12,7 +13,8 @@ namespace strata {
 namespace {
 
 constexpr size_t kPromptEndBytes = 64;
-constexpr uint32_t kMaxThoughtBudget = 1 << 20;
+// The end of a prompt behind which a message's header comes.
+constexpr std::string_view kBeginsMessage = "<|start|>assistant";
 
 absl::Status BadChoice(const std::string& wanted) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FIELD", "tool_choice must be " + wanted)
