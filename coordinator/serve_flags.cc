@@ -79,6 +79,10 @@ void Register(Flags* flags, ServeFlags* f) {
                 "Most processes that compile constraints at the same time", 1, kMostOfAnything);
   flags->Number("max-waiting-constraints", &f->max_waiting_constraints,
                 "Most constraints that wait for such a process", 0, kMostOfAnything);
+  flags->Duration("constraint-mask-time", &f->constraint_mask_time,
+                  "Most processor time to find the tokens that may come next in a held answer; all "
+                  "of an answer may take twice that, and 5 ms for each token",
+                  kShortest);
   flags->Size("constraint-cache", &f->constraint_cache,
               "Most memory of compiled constraints that are kept for later requests");
   flags->Number("default-context", &f->default_context,
@@ -226,6 +230,7 @@ CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback) 
   options.constraints.compile_memory = f.constraint_memory;
   options.constraints.compilers = f.constraint_compilers;
   options.constraints.waiting = f.max_waiting_constraints;
+  options.constraints.mask_time = f.constraint_mask_time;
   options.constraints.kept_bytes = f.constraint_cache;
   options.measure_again = f.measure_again;
   options.max_waiting_calls = f.max_waiting_calls;

@@ -58,6 +58,7 @@ struct ServeFlags {
   uint64_t constraint_memory = ConstraintOptions().compile_memory;
   uint64_t constraint_compilers = ConstraintOptions().compilers;
   uint64_t max_waiting_constraints = ConstraintOptions().waiting;
+  nanoseconds constraint_mask_time = ConstraintOptions().mask_time;
   uint64_t constraint_cache = ConstraintOptions().kept_bytes;
   uint64_t max_waiting_texts = FairCallsOptions().most_bytes;
   nanoseconds register_timeout = std::chrono::seconds(10);

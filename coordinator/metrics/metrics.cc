@@ -42,6 +42,8 @@ std::string Metrics::Text(const std::vector<ModelSnapshot>& models) {
   std::vector<MetricFamily> families = RequestFamilies(series);
   std::vector<MetricFamily> of_models = ModelFamilies(models);
   std::move(of_models.begin(), of_models.end(), std::back_inserter(families));
+  std::vector<MetricFamily> of_constraints = constraints_.Families();
+  std::move(of_constraints.begin(), of_constraints.end(), std::back_inserter(families));
   MetricFamily heap{"strata_heap_bytes",
                     "Memory that the coordinator has allocated and not given back.",
                     prometheus::MetricType::Gauge,

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/engine/session.h"
+#include "coordinator/metrics/constraint_metrics.h"
 #include "coordinator/metrics/model_families.h"
 
 namespace strata {
@@ -35,6 +36,8 @@ class Metrics {
   // there from the first scrape on, with zeros.
   std::string Text(const std::vector<ModelSnapshot>& models);
 
+  ConstraintMetrics* constraints() { return &constraints_; }
+
   // Forgets every other model: its series are gone.
   void KeepOnly(const std::set<std::string>& models);
 
@@ -42,6 +45,7 @@ class Metrics {
   friend class RequestMetrics;
   std::shared_ptr<RequestSeries> SeriesOf(const std::string& model);
 
+  ConstraintMetrics constraints_;
   Mutex mutex_;
   // By model. Requests in flight keep those of a model that was forgotten.
   std::map<std::string, std::shared_ptr<RequestSeries>> series_ STRATA_GUARDED_BY(mutex_);

@@ -275,6 +275,11 @@ uint64_t MaskCompiler::started() const {
   return started_;
 }
 
+size_t MaskCompiler::kept_grammars() const {
+  const MutexLock lock(&mutex_);
+  return kept_.size();
+}
+
 size_t MaskCompiler::kept_bytes() const {
   const MutexLock lock(&mutex_);
   return kept_bytes_;

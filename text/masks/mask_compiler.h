@@ -62,8 +62,9 @@ class MaskCompiler {
   std::shared_ptr<const CompiledGrammar> Kept(const std::string& digest) { return Find(digest); }
   static std::string DigestOf(const std::string& ebnf, const MaskVocabulary& vocabulary);
 
-  // Processes that were started so far, and bytes that are kept.
+  // Processes that were started so far; grammars that are kept, and their bytes.
   uint64_t started() const;
+  size_t kept_grammars() const;
   size_t kept_bytes() const;
 
  private:

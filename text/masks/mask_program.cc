@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -78,15 +79,16 @@ MaskAnswer Refused(const absl::Status& why) {
 }
 
 // Those that take too long are made here alone, within the process's limits.
-absl::Status CheckFirstMask(const std::shared_ptr<const CompiledGrammar>& grammar) {
+absl::Status CheckFirstMask(const std::shared_ptr<const CompiledGrammar>& grammar,
+                            const MaskTimeLimits& limits) {
   ASSIGN_OR_RETURN(const auto matcher, TokenMatcher::Make(grammar));
   std::vector<uint32_t> mask(grammar->vocabulary().mask_words());
   const nanoseconds begin = ThreadTime();
   RETURN_IF_ERROR(matcher->FillMask(mask));
-  return MaskTime().Add(ThreadTime() - begin);
+  return MaskTime(limits).Add(ThreadTime() - begin);
 }
 
-MaskAnswer AnswerTo(const MaskRequest& request) {
+MaskAnswer AnswerTo(const MaskRequest& request, const MaskTimeLimits& limits) {
   const auto vocabulary = TokenVocabulary::Make(request.tokens, request.stop_ids);
   if (!vocabulary.ok()) {
     return Refused(vocabulary.status());
@@ -95,7 +97,7 @@ MaskAnswer AnswerTo(const MaskRequest& request) {
   if (!compiled.ok()) {
     return Refused(compiled.status());
   }
-  if (const absl::Status slow = CheckFirstMask(*compiled); !slow.ok()) {
+  if (const absl::Status slow = CheckFirstMask(*compiled, limits); !slow.ok()) {
     return Refused(slow);
   }
   const auto serialized = (*compiled)->Serialize();
@@ -119,10 +121,18 @@ void CloseInherited() {
   }
 }
 
-int RunMaskProgram(int in, int out, uint64_t cpu_seconds, uint64_t memory_bytes) {
+MaskProgramLimits MaskProgramLimitsOf(char** arguments) {
+  const auto number = [&](int i) { return std::strtoull(arguments[i], nullptr, 10); };
+  return {.cpu_seconds = number(0),
+          .memory_bytes = number(1),
+          .mask_time = milliseconds(static_cast<int64_t>(number(2)))};
+}
+
+int RunMaskProgram(int in, int out, const MaskProgramLimits& limits) {
   const bool limited =
-      (cpu_seconds == 0 || SetLimit(RLIMIT_CPU, cpu_seconds)) && SetLimit(RLIMIT_CORE, 1) &&
-      (!kMemoryIsLimited || memory_bytes == 0 || SetLimit(RLIMIT_AS, memory_bytes));
+      (limits.cpu_seconds == 0 || SetLimit(RLIMIT_CPU, limits.cpu_seconds)) &&
+      SetLimit(RLIMIT_CORE, 1) &&
+      (!kMemoryIsLimited || limits.memory_bytes == 0 || SetLimit(RLIMIT_AS, limits.memory_bytes));
   if (!limited) {
     return 2;
   }
@@ -135,7 +145,7 @@ int RunMaskProgram(int in, int out, uint64_t cpu_seconds, uint64_t memory_bytes)
   if (!request) {
     return 2;
   }
-  return WriteAll(out, Encode(AnswerTo(*request))) ? 0 : 2;
+  return WriteAll(out, Encode(AnswerTo(*request, MaskTimeLimits::OfOne(limits.mask_time)))) ? 0 : 2;
 }
 
 }  // namespace strata

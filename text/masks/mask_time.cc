@@ -16,7 +16,7 @@ Error TooSlow(nanoseconds time, const char* of_what) {
              absl::StrCat("finding the tokens that may come next took ", Ms(time), " ms", of_what))
       .Hint(
           "make the schema, pattern or grammar smaller, its counts lower, and the ways in which a "
-          "text can be read fewer");
+          "text can be read fewer; or raise --constraint-mask-time of strata-coordinator");
 }
 
 }  // namespace

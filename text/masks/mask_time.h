@@ -9,6 +9,9 @@
 namespace strata {
 
 struct MaskTimeLimits {
+  // Where one may take so long: all of an answer twice that, and 5 ms for each.
+  static MaskTimeLimits OfOne(nanoseconds one) { return {.one = one, .all = 2 * one}; }
+
   nanoseconds one = std::chrono::seconds(1);
   // All of an answer: so much, and so much more for each.
   nanoseconds all = std::chrono::seconds(2);

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <thread>
 #include <utility>
@@ -41,6 +40,8 @@ MaskCompilerOptions CompilerOptions(const ConstraintOptions& options) {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(options.compile_timeout).count();
   result.command.push_back(absl::StrCat(seconds == 0 ? 0 : seconds + 1));
   result.command.push_back(absl::StrCat(options.compile_memory));
+  result.command.push_back(
+      absl::StrCat(std::chrono::ceil<milliseconds>(options.mask_time).count()));
   result.timeout = options.compile_timeout;
   result.max_kept_bytes = options.kept_bytes;
   return result;
@@ -123,6 +124,8 @@ class CompiledConstraints final : public AnswerConstraints {
              const std::string& source);
   absl::StatusOr<Compiled> CompileNow(const Call& call, const Tokens& tokens,
                                       const std::string& source);
+  absl::StatusOr<Compiled> ReadAndCompile(const Call& call, const Tokens& tokens,
+                                          const std::string& source);
   // The grammar of `source`, if it was read and is kept.
   Compiled FindKept(const std::string& source);
   absl::Status FindRefusal(const std::string& source);
@@ -303,6 +306,15 @@ absl::StatusOr<Compiled> CompiledConstraints::CompileNow(const Call& call, const
     return kept;  // Since this one has joined.
   }
   RETURN_IF_ERROR(compiler_.CheckRuns());
+  const TimePoint begin = clock_.Now();
+  auto grammar = ReadAndCompile(call, tokens, source);
+  host_.metrics->OnCompiled(grammar.status(), clock_.Now() - begin);
+  host_.metrics->OnKept(compiler_.kept_grammars(), compiler_.kept_bytes());
+  return grammar;
+}
+
+absl::StatusOr<Compiled> CompiledConstraints::ReadAndCompile(const Call& call, const Tokens& tokens,
+                                                             const std::string& source) {
   const AnswerWanted& wanted = call.wanted;
   const auto ebnf = wanted.calls.has_value()
                         ? EbnfOfCalls(*wanted.calls, wanted.constraint, *call.model->tokenizer,
@@ -344,6 +356,7 @@ void CompiledConstraints::Begin(const std::shared_ptr<Call>& call, const Tokens&
         {.key = call->key,
          .host = host_,
          .threads = masks_,
+         .limits = MaskTimeLimits::OfOne(options_.mask_time),
          .on_too_expensive = [this, source](const absl::Status& why) { Refuse(source, why); }}));
   });
 }
@@ -352,10 +365,7 @@ void CompiledConstraints::Begin(const std::shared_ptr<Call>& call, const Tokens&
 
 int ConstraintProgramMain(int argc, char** argv) {
   CloseInherited();
-  return argc != 3
-             ? 2
-             : RunMaskProgram(STDIN_FILENO, STDOUT_FILENO, std::strtoull(argv[1], nullptr, 10),
-                              std::strtoull(argv[2], nullptr, 10));
+  return argc != 4 ? 2 : RunMaskProgram(STDIN_FILENO, STDOUT_FILENO, MaskProgramLimitsOf(argv + 1));
 }
 
 std::unique_ptr<AnswerConstraints> MakeAnswerConstraints(ConstraintOptions options,

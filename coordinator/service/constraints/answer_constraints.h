@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/token_constraint.h"
+#include "coordinator/metrics/constraint_metrics.h"
 #include "coordinator/service/constraints/constraint_options.h"
 #include "coordinator/service/request/calls_wanted.h"
 #include "coordinator/service/request/model_runtime.h"
@@ -37,9 +38,11 @@ class AnswerConstraints {
  public:
   using Done = std::function<void(absl::StatusOr<std::shared_ptr<TokenConstraint>>)>;
   // Where a constraint tells that it has its next set, on the loop; then `key` is its session's.
+  // What all of them cost is counted in `metrics`.
   struct Host {
     std::function<void(std::function<void()>)> run_on_loop;
     std::function<void(const std::string& key)> on_next;
+    ConstraintMetrics* metrics;  // Outlives it.
   };
 
   virtual ~AnswerConstraints() = default;
@@ -58,8 +61,8 @@ class AnswerConstraints {
   virtual const ConstraintOptions& options() const = 0;
 };
 
-// A process that compiles: `argv` has its name, a limit of processor time in seconds and one of
-// memory in bytes. Its exit status.
+// A process that compiles: `argv` has its name, a limit of processor time in seconds, one of memory
+// in bytes, and one of the first mask in milliseconds. Its exit status.
 int ConstraintProgramMain(int argc, char** argv);
 
 std::unique_ptr<AnswerConstraints> MakeAnswerConstraints(ConstraintOptions options,

@@ -20,6 +20,9 @@ struct ConstraintOptions {
   // Such processes at once, and constraints that wait for one.
   size_t compilers = 2;
   size_t waiting = 256;
+  // What the tokens that may come next may take of a processor, once; all of an answer twice that,
+  // and 5 ms for each.
+  nanoseconds mask_time = std::chrono::seconds(1);
   // Compiled ones that are kept.
   size_t kept_bytes = size_t{256} << 20;
   // The program of these processes and its first arguments; limits follow. Empty: none is started.

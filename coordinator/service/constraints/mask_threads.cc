@@ -85,8 +85,10 @@ absl::StatusOr<std::shared_ptr<const NextTokens>> ThreadedConstraint::MakeNext(
     std::optional<uint32_t> taken) {
   const nanoseconds begin = ThreadTime();
   absl::StatusOr<AnswerMask> mask = NextMask(taken);
+  const nanoseconds took = ThreadTime() - begin;
+  needs_.host.metrics->OnMask(took);
   if (mask.ok()) {
-    if (absl::Status in_time = time_.Add(ThreadTime() - begin); !in_time.ok()) {
+    if (absl::Status in_time = time_.Add(took); !in_time.ok()) {
       needs_.on_too_expensive(in_time);
       return in_time;
     }

@@ -75,7 +75,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
       constraints_(MakeAnswerConstraints(
           options.constraints,
           {.run_on_loop = [this](std::function<void()> task) { loop_.RunOrPost(std::move(task)); },
-           .on_next = [this](const std::string& key) { requests_.OnConstraint(key); }})),
+           .on_next = [this](const std::string& key) { requests_.OnConstraint(key); },
+           .metrics = metrics_.constraints()})),
       loop_(
           clock, [this](TimePoint now) { return Tick(now); }, options.max_waiting_calls) {}
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "common/status.h"
+
 namespace strata {
 namespace {
 
@@ -136,6 +138,34 @@ TEST_F(MetricsTest, RequestsThatDoNotEndWellAreCountedButTheirTotalIsNot) {
   }
   EXPECT_THAT(lines, Not(Contains(AllOf(StartsWith("vllm:"), HasSubstr("failed")))));
   EXPECT_THAT(lines, Not(Contains(AllOf(StartsWith("vllm:"), HasSubstr("refused")))));
+}
+
+TEST_F(MetricsTest, WhatConstraintsCostIsCountedByTheReasonOfRefusals) {
+  EXPECT_THAT(Scrape(), Contains("strata_constraint_compiles_total 0"));
+  ConstraintMetrics* const constraints = metrics_.constraints();
+  constraints->OnCompiled(absl::OkStatus(), milliseconds(30));
+  constraints->OnCompiled(absl::OkStatus(), milliseconds(600));
+  constraints->OnCompiled(
+      Error(absl::StatusCode::kInvalidArgument, "SCHEMA_UNSUPPORTED", "not this one"),
+      milliseconds(1));
+  constraints->OnCompiled(absl::CancelledError(), milliseconds(0));
+  constraints->OnKept(2, 4096);
+  for (const int ms : {1, 2, 250}) constraints->OnMask(milliseconds(ms));
+  const auto lines = Scrape();
+  for (const char* line : {
+           R"(strata_constraint_compiles_total 2)",
+           R"(strata_constraint_compile_failures_total{reason="SCHEMA_UNSUPPORTED"} 1)",
+           R"(strata_constraint_compile_failures_total{reason="other"} 1)",
+           R"(strata_constraint_compile_seconds_count 4)",
+           R"(strata_constraint_compile_seconds_bucket{le="0.5"} 3)",
+           R"(strata_constraint_mask_seconds_count 3)",
+           R"(strata_constraint_mask_seconds_sum 0.253)",
+           R"(strata_constraint_mask_seconds_bucket{le="0.2"} 2)",
+           R"(strata_constraint_kept_grammars 2)",
+           R"(strata_constraint_kept_bytes 4096)",
+       }) {
+    EXPECT_THAT(lines, Contains(line));
+  }
 }
 
 TEST_F(MetricsTest, AnEngineIsShownAsItIsAtTheScrape) {

@@ -34,7 +34,7 @@ MaskCompilerOptions With(std::vector<std::string> command) {
 }
 
 TEST(MaskCompiler, CompilesOnceAndKeeps) {
-  MaskCompiler compiler(With({Program(), "60", "0"}));
+  MaskCompiler compiler(With({Program(), "60", "0", "1000"}));
   const auto vocabulary = Letters();
   const auto first = compiler.Compile("root ::= \"a\" [b-d]{2,3}", vocabulary);
   ASSERT_TRUE(first.ok()) << first.status();
@@ -50,9 +50,9 @@ TEST(MaskCompiler, CompilesOnceAndKeeps) {
 
 TEST(MaskCompiler, KeepsNoMoreThanItMay) {
   const auto vocabulary = Letters();
-  MaskCompiler probe(With({Program(), "60", "0"}));
+  MaskCompiler probe(With({Program(), "60", "0", "1000"}));
   const size_t bytes = (*probe.Compile("root ::= [a]", vocabulary))->bytes();
-  MaskCompilerOptions options = With({Program(), "60", "0"});
+  MaskCompilerOptions options = With({Program(), "60", "0", "1000"});
   options.max_kept_bytes = bytes * 2 + bytes / 2;
   MaskCompiler compiler(options);
   for (const char* const grammar :
@@ -66,7 +66,7 @@ TEST(MaskCompiler, KeepsNoMoreThanItMay) {
 }
 
 TEST(MaskCompiler, SaysWhatIsWrongWithAGrammar) {
-  MaskCompiler compiler(With({Program(), "60", "0"}));
+  MaskCompiler compiler(With({Program(), "60", "0", "1000"}));
   EXPECT_EQ(ReasonOf(compiler.Compile("root ::= nowhere", Letters()).status()), "GRAMMAR_INVALID");
 }
 
@@ -76,7 +76,7 @@ TEST(MaskCompiler, AProcessAtItsLimitsIsARefusedGrammar) {
   EXPECT_EQ(ReasonOf(slow.Compile("root ::= [a]", Letters()).status()), "GRAMMAR_TOO_EXPENSIVE");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // Too little for anything.
-  MaskCompiler small(With({Program(), "60", "20000000"}));
+  MaskCompiler small(With({Program(), "60", "20000000", "1000"}));
   EXPECT_EQ(
       ReasonOf(small
                    .Compile("root ::= [a]", *MaskVocabulary::Make(
@@ -84,7 +84,7 @@ TEST(MaskCompiler, AProcessAtItsLimitsIsARefusedGrammar) {
                    .status()),
       "GRAMMAR_TOO_EXPENSIVE");
 #endif
-  MaskCompilerOptions options = With({Program(), "60", "0"});
+  MaskCompilerOptions options = With({Program(), "60", "0", "1000"});
   options.max_answer_bytes = 100;
   MaskCompiler narrow(options);
   EXPECT_EQ(ReasonOf(narrow.Compile("root ::= [a]", Letters()).status()), "GRAMMAR_TOO_EXPENSIVE");
@@ -127,7 +127,7 @@ TEST(MaskCompiler, AGrammarWhoseFirstMaskTakesTooLongIsRefused) {
   }
   tokens.emplace_back("");
   const auto vocabulary = *MaskVocabulary::Make(tokens, {static_cast<int32_t>(tokens.size() - 1)});
-  MaskCompiler compiler(With({Program(), "60", "0"}));
+  MaskCompiler compiler(With({Program(), "60", "0", "1000"}));
   EXPECT_EQ(ReasonOf(compiler.Compile(ebnf + rules, vocabulary).status()), "GRAMMAR_TOO_EXPENSIVE");
 }
 
@@ -135,7 +135,7 @@ TEST(MaskCompiler, MemoryThatLacksIsNoInvalidGrammar) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // Some of them lack it while the grammar is compiled, with an exception.
   for (uint64_t bytes = 20'000'000; bytes <= 200'000'000; bytes += 15'000'000) {
-    MaskCompiler small(With({Program(), "60", std::to_string(bytes)}));
+    MaskCompiler small(With({Program(), "60", std::to_string(bytes), "1000"}));
     const auto compiled = small.Compile("root ::= ([a-z]{1,300} \"x\"){1,40}", Letters());
     if (!compiled.ok()) {
       EXPECT_EQ(ReasonOf(compiled.status()), "GRAMMAR_TOO_EXPENSIVE") << compiled.status();
@@ -151,7 +151,7 @@ TEST(MaskCompiler, AProgramThatIsNotThereIsAnError) {
 }
 
 TEST(MaskCompiler, SeveralThreadsCompileAtOnce) {
-  MaskCompiler compiler(With({Program(), "60", "0"}));
+  MaskCompiler compiler(With({Program(), "60", "0", "1000"}));
   const auto vocabulary = Letters();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

@@ -1,10 +1,6 @@
-// mask_program CPU_SECONDS MEMORY_BYTES
-#include <cstdlib>
-
+// mask_program CPU_SECONDS MEMORY_BYTES MASK_MS
 #include "text/masks/mask_program.h"
 
 int main(int argc, char** argv) {
-  return argc != 3 ? 2
-                   : strata::RunMaskProgram(0, 1, std::strtoull(argv[1], nullptr, 10),
-                                            std::strtoull(argv[2], nullptr, 10));
+  return argc != 4 ? 2 : strata::RunMaskProgram(0, 1, strata::MaskProgramLimitsOf(argv + 1));
 }

@@ -38,7 +38,8 @@ class ThreadedConstraintTest : public ::testing::Test {
                            tasks_.push_back(std::move(task));
                            changed_.NotifyAll();
                          },
-                     .on_next = [this](const std::string&) { ++told_; }},
+                     .on_next = [this](const std::string&) { ++told_; },
+                     .metrics = &metrics_},
             .threads = threads_,
             .limits = limits,
             .on_too_expensive = [this](const absl::Status&) { ++too_expensive_; }};
@@ -54,6 +55,7 @@ class ThreadedConstraintTest : public ::testing::Test {
     task();
   }
 
+  ConstraintMetrics metrics_;
   std::shared_ptr<MaskThreads> threads_ = std::make_shared<MaskThreads>(1);
   Mutex mutex_;
   CondVar changed_;
