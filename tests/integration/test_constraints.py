@@ -28,10 +28,10 @@ def byte_characters():
     return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
 
 
-def make_tokenizer(folder):
-    """Byte-level BPE: three special tokens, all bytes, and some of what JSON has. How many there are."""
+def make_tokenizer(folder, more=()):
+    """Byte-level BPE: special tokens (`more` are some), all bytes, and some of what JSON has. How many there are."""
     words = [*byte_characters().values(), *(merge.replace(" ", "") for merge in MERGES)]
-    special = ["<unk>", "<s>", "</s>"]
+    special = ["<unk>", "<s>", "</s>", *more]
     tokenizer = {
         "version": "1.0", "normalizer": None, "post_processor": None,
         "added_tokens": [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,

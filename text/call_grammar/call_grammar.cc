@@ -51,7 +51,9 @@ class CallGrammarWriter {
       }
       calls.push_back(*std::move(call));
     }
-    if (calls.empty()) {
+    const bool text_alone = offered_.tools().empty() && format_.body == Body::kHarmony &&
+                            options_.text != nullptr && options_.may_be_text;
+    if (calls.empty() && !text_alone) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_FIELD",
                    options_.only.empty()
                        ? std::string("tools must be given where one has to be called")
@@ -141,14 +143,15 @@ class CallGrammarWriter {
     calls.push_back(Mark(writing_.close));
     GrammarExpr section = GrammarExpr::Sequence(std::move(calls));
     if (format_.body == Body::kHarmony) {
-      if (options_.may_be_text && options_.text != nullptr) {
-        return ToolNotHeld(offered_.tools().front().name, format_.name,
-                           "its texts are not held beside calls");
-      }
       for (const std::string_view token : format_.tokens) {
         if (!special_(token).has_value()) {
-          return ToolNotHeld(offered_.tools().front().name, format_.name,
-                             absl::StrCat("the vocabulary lacks ", std::string(token)));
+          return Error(
+                     absl::StatusCode::kInvalidArgument, "TOOL_NOT_HELD",
+                     absl::StrCat("no answer can be held whose messages are written as the format ",
+                                  std::string(format_.name), " does: the vocabulary lacks ",
+                                  std::string(token)))
+              .Fact("field", offered_.tools().empty() ? "constraint" : "tools")
+              .Hint("leave the constraint, tool_choice and strict out");
         }
       }
       return HarmonyAnswer(std::move(section));
@@ -196,23 +199,24 @@ class CallGrammarWriter {
     return JsonTexts(&grammar_, &budget_).Raw(texts);
   }
 
-  // What was thought, then the call; or a message to the user, or one and then the call.
+  // The call; or a message to the user, or one and then the call.
   GrammarExpr HarmonyAnswer(GrammarExpr call) {
-    const GrammarExpr text =
-        GrammarExpr::Repeat(GrammarExpr::Class(CharSet::All()), 0, GrammarExpr::kNoLimit);
-    const auto message = [&](std::string_view channel, std::string_view behind) {
+    const auto message = [&](std::string_view channel, GrammarExpr text, std::string_view behind) {
       return GrammarExpr::Sequence({Mark("<|channel|>"), GrammarExpr::Literal(std::string(channel)),
-                                    Mark("<|message|>"), text, Mark(behind)});
+                                    Mark("<|message|>"), std::move(text), Mark(behind)});
     };
-    constexpr std::string_view kNext = "<|end|><|start|>assistant";
     std::vector<GrammarExpr> ways;
-    if (options_.may_be_text) {
-      ways.push_back(message("final", ""));
-      ways.push_back(GrammarExpr::Sequence({message("commentary", kNext), call}));
+    if (options_.may_be_text && options_.text != nullptr) {
+      ways.push_back(message("final", GrammarExpr::Rule(grammar_.AddRulesOf(*options_.text)), ""));
+    } else if (options_.may_be_text) {
+      const GrammarExpr any =
+          GrammarExpr::Repeat(GrammarExpr::Class(CharSet::All()), 0, GrammarExpr::kNoLimit);
+      ways.push_back(message("final", any, ""));
+      ways.push_back(
+          GrammarExpr::Sequence({message("commentary", any, "<|end|><|start|>assistant"), call}));
     }
-    ways.push_back(std::move(call));
-    return GrammarExpr::Sequence(
-        {GrammarExpr::Optional(message("analysis", kNext)), GrammarExpr::Choice(std::move(ways))});
+    if (!offered_.tools().empty()) ways.push_back(std::move(call));
+    return GrammarExpr::Choice(std::move(ways));
   }
 
   const OfferedTools& offered_;

@@ -22,7 +22,8 @@ struct CallGrammarOptions {
   std::string only = "";     // The one tool that may be called; "": any.
   bool one_call = false;     // No more than one.
   bool may_be_text = false;  // The answer may be text, with or without calls behind it.
-  // Where it may be text, the text is all of it and follows this grammar. Null: any.
+  // Where it may be text, the text is all of it and follows this grammar. Null: any. Of harmony it
+  // is the message of the channel "final"; then there need be no tools.
   const Grammar* text = nullptr;
   // The special token that a text is in the vocabulary.
   std::function<std::optional<uint32_t>(std::string_view)> special_token = nullptr;
@@ -32,7 +33,7 @@ struct CallGrammarOptions {
 // Answers, behind the thoughts, that AnswerReader reads as calls of `offered` tools, written as the
 // family does, whose arguments satisfy the tools' parameters. Those of `strict` tools have no
 // others than are listed. Where arguments stand between tags, there are none but those that are
-// listed.
+// listed. Harmony's answers begin with the header of a message; what is thought is none of them.
 //
 // TOOL_NOT_HELD names the tool, the format and what of it cannot be held; BAD_FIELD: there is no
 // tool `only`; errors of GrammarOfSchema, with the tool's name in front.

@@ -111,18 +111,8 @@ absl::StatusOr<AnswerMask> AnswerMatcher::Next() {
       return NextOfText();
     case Phase::kClosing:
       return AnswerMask{Only(rule.thought->close_ids[at_])};
-    case Phase::kOpening: {
-      if (at_ > 0 && text_ != nullptr) {
-        return AnswerMask{Only(rule.thought->open_ids[at_])};
-      }
-      ASSIGN_OR_RETURN(AnswerMask mask, NextOfText());
-      if (!mask.words.empty()) {
-        const uint32_t open = rule.thought->open_ids[0];
-        mask.words[open / 32] |= uint32_t{1} << (open % 32);
-        mask.complete = false;
-      }
-      return mask;
-    }
+    case Phase::kOpening:
+      return NextOfOpening();
     case Phase::kBehind: {
       ASSIGN_OR_RETURN(AnswerMask mask, NextOfText());
       for (const uint32_t blank : plan_->blanks) {
@@ -134,7 +124,32 @@ absl::StatusOr<AnswerMask> AnswerMatcher::Next() {
     case Phase::kThought:
       break;
   }
+  return NextOfThought();
+}
+
+// Of the thought, and of the text as long as that begins alike.
+absl::StatusOr<AnswerMask> AnswerMatcher::NextOfOpening() {
+  const uint32_t open = plan_->rule.thought->open_ids[at_];
+  if (text_ != nullptr && text_->taken() < at_) {
+    return AnswerMask{Only(open)};
+  }
+  absl::StatusOr<AnswerMask> mask = NextOfText();
+  if (!mask.ok() && at_ > 0) {
+    return AnswerMask{Only(open)};
+  }
+  RETURN_IF_ERROR(mask.status());
+  if (!mask->words.empty()) {
+    mask->words[open / 32] |= uint32_t{1} << (open % 32);
+    mask->complete = false;
+  }
+  return mask;
+}
+
+AnswerMask AnswerMatcher::NextOfThought() const {
   AnswerMask mask{AllTokens()};
+  for (const uint32_t barred : plan_->rule.thought->barred_ids) {
+    if (barred < plan_->vocabulary->tokens.size()) Clear(barred, &mask.words);
+  }
   for (const int32_t stop : plan_->vocabulary->stop_ids) {
     Clear(static_cast<uint32_t>(stop), &mask.words);
   }
@@ -211,10 +226,17 @@ absl::Status AnswerMatcher::TakeText(uint32_t token) {
 
 absl::Status AnswerMatcher::TakeOpening(uint32_t token) {
   const std::vector<uint32_t>& open = plan_->rule.thought->open_ids;
+  bool of_text = text_ == nullptr;
+  // A token without bytes is none of a text's.
+  if (text_ != nullptr && text_->taken() == at_ && !plan_->vocabulary->tokens[token].empty()) {
+    ASSIGN_OR_RETURN(of_text, text_->Accept(static_cast<int32_t>(token)));
+  }
   if (token == open[at_]) {
-    if (++at_ == open.size()) {
-      BeginThought();
+    if (++at_ < open.size()) {
+      return absl::OkStatus();
     }
+    if (text_ != nullptr) RETURN_IF_ERROR(text_->Rollback(text_->taken()));
+    BeginThought();
     return absl::OkStatus();
   }
   if (text_ == nullptr && at_ == 0 &&
@@ -222,11 +244,11 @@ absl::Status AnswerMatcher::TakeOpening(uint32_t token) {
     return absl::OkStatus();  // The thought may come behind it.
   }
   phase_ = Phase::kText;
-  return at_ > 0 && text_ != nullptr ? NotOfTheMask(token) : TakeText(token);
+  return of_text ? absl::OkStatus() : NotOfTheMask(token);
 }
 
 void AnswerMatcher::EndThought() {
-  phase_ = text_ == nullptr ? Phase::kText : Phase::kBehind;
+  phase_ = text_ == nullptr || !plan_->rule.thought->blanks_behind ? Phase::kText : Phase::kBehind;
   at_ = 0;
 }
 
@@ -260,7 +282,12 @@ void AnswerMatcher::TakeThought(uint32_t token) {
     end_state_ = plan_->thought_end->After(end_state_, plan_->vocabulary->tokens[token]);
     ended = plan_->thought_end->Ended(end_state_);
   }
-  if (ended) {
+  const bool goes_on =
+      thought.close_token == token && thought.close_ids[0] == token && thought.close_ids.size() > 1;
+  if (ended && goes_on && text_ != nullptr) {
+    phase_ = Phase::kClosing;
+    at_ = 1;
+  } else if (ended) {
     EndThought();
   } else if (thought_tokens_ == thought.budget_tokens) {
     phase_ = Phase::kClosing;

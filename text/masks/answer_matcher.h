@@ -57,7 +57,7 @@ class AnswerMatcher {
 
  private:
   enum class Phase {
-    kOpening,  // A thought may begin: `at_` of its first tokens came.
+    kOpening,  // A thought may begin: `at_` of its first tokens came, which may be the text's, too.
     kThought,
     kClosing,  // Its end is forced: `at_` of its tokens came.
     kBehind,   // The thought has ended: `at_` tokens of blanks came.
@@ -69,6 +69,8 @@ class AnswerMatcher {
   std::vector<uint32_t> AllTokens() const;
   std::vector<uint32_t> Only(uint32_t token) const;
   absl::StatusOr<AnswerMask> NextOfText();
+  absl::StatusOr<AnswerMask> NextOfOpening();
+  AnswerMask NextOfThought() const;
   absl::Status TakeText(uint32_t token);
   absl::Status TakeOpening(uint32_t token);
   absl::Status TakeBehind(uint32_t token);

@@ -15,12 +15,17 @@ struct ThoughtRule {
   std::string close;
   // The special token that `close` is; then no other tokens mean it.
   std::optional<uint32_t> close_token = std::nullopt;
-  // As tokens: how its end is forced. At least one.
+  // As tokens: how its end is forced. At least one. Where the first one is `close_token` and the
+  // text has a grammar, the others follow it whatever ends the thought.
   std::vector<uint32_t> close_ids;
   // The prompt has begun it. Else an answer that begins with these tokens does; where they are none
   // there is no thought.
   bool opened = false;
   std::vector<uint32_t> open_ids = {};
+  // Tokens that never come within it.
+  std::vector<uint32_t> barred_ids = {};
+  // Tokens of white space may come between it and the text.
+  bool blanks_behind = true;
   // Tokens within it, behind which its end is forced. Absent: any number.
   std::optional<uint32_t> budget_tokens = std::nullopt;
 };

@@ -349,8 +349,8 @@ absl::StatusOr<std::optional<AnswerWanted>> Generation::Wanted(const ModelRuntim
     ASSIGN_OR_RETURN(wanted.calls,
                      CallsWantedOf(model, options, *chat, wanted.constraint.has_value()));
     if (wanted.constraint.has_value() || wanted.calls.has_value() || budget) {
-      ASSIGN_OR_RETURN(wanted.rule.thought,
-                       ThoughtRuleOf(model, options, *chat, chat->thought_budget_tokens));
+      ASSIGN_OR_RETURN(wanted.rule.thought, ThoughtRuleOf(model, options, *chat, wanted.calls,
+                                                          chat->thought_budget_tokens));
     }
   }
   if (wanted.constraint.has_value() || wanted.calls.has_value()) {

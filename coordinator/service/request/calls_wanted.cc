@@ -18,7 +18,12 @@ absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& mod
                                                          const ChatAnswer& answer,
                                                          bool has_constraint) {
   if (answer.offered == nullptr) {
-    return std::nullopt;
+    ASSIGN_OR_RETURN(const ToolFormat* const channels, ChannelsOf(model, options, answer));
+    if (channels == nullptr || !has_constraint) {
+      return std::nullopt;
+    }
+    ASSIGN_OR_RETURN(auto none, OfferedTools::Parse({}));
+    return CallsWanted{.offered = std::move(none), .format = channels};
   }
   if (!answer.must_call && !answer.offered->HasStrict() && !has_constraint) {
     return std::nullopt;

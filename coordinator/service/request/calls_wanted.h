@@ -20,7 +20,7 @@
 namespace strata {
 
 struct CallsWanted {
-  std::shared_ptr<const OfferedTools> offered;
+  std::shared_ptr<const OfferedTools> offered;  // May be none where messages have channels.
   const ToolFormat* format = nullptr;
   std::string only;  // The one tool that may be called; "": any.
   bool one_call = false;
@@ -31,8 +31,9 @@ struct CallsWanted {
 };
 
 // nullopt: its calls, if there are any, are not held to anything. They are where one has to come,
-// where a tool is strict, and beside a constraint of the text (`has_constraint`). `options`: how
-// the model was loaded. INVALID_ARGUMENT (NOT_SUPPORTED): how it writes calls is not known.
+// where a tool is strict, and beside a constraint of the text (`has_constraint`); of a model that
+// writes channels a constraint is one of answers without tools, too. `options`: how the model was
+// loaded. INVALID_ARGUMENT (NOT_SUPPORTED): how it writes calls is not known.
 absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& model,
                                                          const v1::LoadOptions& options,
                                                          const ChatAnswer& answer,

@@ -92,6 +92,23 @@ absl::StatusOr<const ToolFormat*> ToolFormatOf(const ModelRuntime& model,
   return format;
 }
 
+absl::StatusOr<const ToolFormat*> ChannelsOf(const ModelRuntime& model,
+                                             const v1::LoadOptions& options,
+                                             const ChatAnswer& answer) {
+  const std::string& chat_template = model.manifest->chat_template;
+  ASSIGN_OR_RETURN(const ThoughtFormat* const thoughts,
+                   ChooseThoughtFormat(options.reasoning_format(), chat_template));
+  ASSIGN_OR_RETURN(const ToolFormat* const tools,
+                   ChooseToolFormat(options.tool_format(), chat_template));
+  const bool calls =
+      answer.offered != nullptr && tools != nullptr && tools->body == ToolFormat::Body::kHarmony;
+  if (!calls && (thoughts == nullptr || !thoughts->open.empty())) {
+    return nullptr;
+  }
+  return answer.prompt_end.ends_with(kBeginsMessage) ? ChooseToolFormat("harmony", "")
+                                                     : absl::StatusOr<const ToolFormat*>(nullptr);
+}
+
 std::optional<uint32_t> SpecialTokenOf(const Tokenizer& tokenizer, std::string_view name) {
   const auto id = tokenizer.TokenToId(name);
   return id.has_value() && IsSpecialToken(tokenizer, *id) ? id : std::nullopt;

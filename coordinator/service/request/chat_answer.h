@@ -37,6 +37,11 @@ absl::StatusOr<ChatAnswer> ChatAnswerOf(const v1::ChatInput& chat, const ModelRu
 // Its format of calls. INVALID_ARGUMENT (NOT_SUPPORTED): it is not known.
 absl::StatusOr<const ToolFormat*> ToolFormatOf(const ModelRuntime& model,
                                                const v1::LoadOptions& options);
+// The format whose messages have channels, where the answer begins with the header of one; null
+// where it does not: the model writes none, or the prompt has begun a message.
+absl::StatusOr<const ToolFormat*> ChannelsOf(const ModelRuntime& model,
+                                             const v1::LoadOptions& options,
+                                             const ChatAnswer& answer);
 // Whether the token has a text that is no part of an answer's.
 bool IsSpecialToken(const Tokenizer& tokenizer, uint32_t id);
 // The special token that `name` is, which is no part of a text.

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -249,6 +250,37 @@ TEST(CallGrammar, AnAnswerIsCallsOrTheTextThatIsAskedFor) {
   EXPECT_EQ(recognizer.Check("Hm").prefix, 0U);
   EXPECT_FALSE(recognizer.Check("\n12").complete);
   EXPECT_EQ(recognizer.Check("12<tool_call>").prefix, 2U);
+}
+
+// What is read of texts of the grammar: the text, or the name of the tool that is called.
+std::set<std::string> ReadOfHarmony(const std::vector<std::string>& tools, const Grammar& text) {
+  const ToolFormat& harmony = Format("harmony");
+  const auto offered = *OfferedTools::Parse(tools);
+  const auto grammar = GrammarOfCalls(
+      *offered,
+      {.format = &harmony, .may_be_text = true, .text = &text, .special_token = TokensOf(harmony)});
+  EXPECT_TRUE(grammar.ok()) << grammar.status();
+  const AnswerReaderOptions reading{
+      .tools = &harmony,
+      .thoughts = *ChooseThoughtFormat("harmony", ""),
+      .offered = offered,
+      .is_special = [&](std::string_view name) { return TokensOf(harmony)(name).has_value(); }};
+  Sampler sampler(*grammar, 3);
+  std::set<std::string> read;
+  for (int i = 0; i < 30; ++i) {
+    for (const AnswerEvent& event : testing::ReadWhole(reading, PartsOfDrawn(sampler.Draw()))) {
+      if (event.kind == Kind::kText) read.insert(event.text);
+      if (event.kind == Kind::kCall) read.insert(event.name + "()");
+    }
+  }
+  return read;
+}
+
+TEST(CallGrammar, TheFinalMessageIsHeldBesideCallsAndWithoutTools) {
+  const Grammar text = *GrammarOfChoices({"yes", "no"}, {});
+  EXPECT_EQ(ReadOfHarmony({ToolOf("ping", "", false)}, text),
+            (std::set<std::string>{"yes", "no", "ping()"}));
+  EXPECT_EQ(ReadOfHarmony({}, text), (std::set<std::string>{"yes", "no"}));
 }
 
 TEST(CallGrammar, NoValueHasTheTagInItThatEndsIt) {

@@ -25,13 +25,20 @@ const std::vector<std::string>& Tokens() {
     made->emplace_back("");  // Ends an answer.
     made->emplace_back("");  // Begins a thought.
     made->emplace_back("");  // Ends one.
+    for (const char* name : {"<|channel|>", "<|message|>", "<|end|>", "<|start|>"}) {
+      made->push_back(kSpecialTokenByte + std::string(name));
+    }
     return made;
   }();
   return tokens;
 }
-const auto kStop = static_cast<uint32_t>(Tokens().size() - 3);
+const auto kStop = static_cast<uint32_t>(Tokens().size() - 7);
 const uint32_t kOpen = kStop + 1;
 const uint32_t kClose = kStop + 2;
+const uint32_t kChannel = kStop + 3;
+const uint32_t kMessage = kStop + 4;
+const uint32_t kEnd = kStop + 5;
+const uint32_t kStart = kStop + 6;
 
 uint32_t Id(const std::string& token) {
   return static_cast<uint32_t>(std::find(Tokens().begin(), Tokens().end(), token) -
@@ -235,6 +242,65 @@ TEST(AnswerMatcher, ABudgetOfNothingEndsAThoughtThatTheAnswerBegins) {
     TakeAll(thinks.get(), {kClose});
     EXPECT_EQ(NextIds(thinks.get()), std::nullopt);
   }
+}
+
+// A channel's message, as gpt-oss has it, with short names: "t" for thoughts, "f" for the text.
+ThoughtRule Channel() {
+  return {.close = "<|end|>",
+          .close_token = kEnd,
+          .close_ids = {kEnd, kStart, Id("a")},
+          .open_ids = {kChannel, Id("t"), kMessage},
+          .barred_ids = {kChannel, kMessage, kStart},
+          .blanks_behind = false};
+}
+std::string FinalMessage(const std::string& text) {
+  return "root ::= Token(" + std::to_string(kChannel) + ") \"f\" Token(" +
+         std::to_string(kMessage) + ") \"" + text + "\"";
+}
+
+TEST(AnswerMatcher, AThoughtAndTheTextMayBeginAlike) {
+  const Held held{.ebnf = FinalMessage("x"), .thought = Channel()};
+  auto thinks = Matcher(held, /*blanks=*/true);
+  EXPECT_EQ(NextIds(thinks.get()), Ids{kChannel});
+  TakeAll(thinks.get(), {kChannel});
+  EXPECT_EQ(NextIds(thinks.get()), (Ids{Id("f"), Id("t")}));
+  TakeAll(thinks.get(), {Id("t")});
+  EXPECT_EQ(NextIds(thinks.get()), Ids{kMessage});
+  TakeAll(thinks.get(), {kMessage, Id("h"), Id("\n")});
+  for (const uint32_t barred : {kStop, kChannel, kMessage, kStart}) {
+    EXPECT_FALSE(May(thinks.get(), barred)) << barred;
+  }
+  TakeAll(thinks.get(), {kEnd});
+  // The next message's header is forced, then the text begins anew, without blanks before it.
+  for (const uint32_t next : {kStart, Id("a"), kChannel, Id("f"), kMessage, Id("x")}) {
+    EXPECT_EQ(NextIds(thinks.get()), Ids{next});
+    TakeAll(thinks.get(), {next});
+  }
+  EXPECT_TRUE(thinks->Next()->complete);
+  auto says = Matcher(held);
+  TakeAll(says.get(), {kChannel, Id("f"), kMessage, Id("x")});
+  EXPECT_TRUE(says->Next()->complete);
+  auto neither = Matcher(held);
+  TakeAll(neither.get(), {kChannel});
+  EXPECT_EQ(ReasonOf(neither->Take(Id("a"))), "MASK_FAILED");
+}
+
+TEST(AnswerMatcher, ABudgetForcesTheEndOfAChannelsMessageAndNoneBarsIt) {
+  ThoughtRule rule = Channel();
+  rule.budget_tokens = 2;
+  auto thinks = Matcher({.ebnf = FinalMessage("x"), .thought = rule});
+  TakeAll(thinks.get(), {kChannel, Id("t"), kMessage, Id("h"), Id("m")});
+  EXPECT_EQ(NextIds(thinks.get()), Ids{kEnd});
+  TakeAll(thinks.get(), {kEnd, kStart, Id("a"), kChannel});
+  EXPECT_EQ(NextIds(thinks.get()), Ids{Id("f")});
+  // Where any text may come, what follows its end is the model's own, unless that was forced.
+  auto free = Matcher({.thought = rule});
+  TakeAll(free.get(), {kChannel, Id("t"), kMessage, Id("h"), kEnd});
+  EXPECT_EQ(NextIds(free.get()), std::nullopt);
+  rule.budget_tokens = 0;
+  auto never = Matcher({.ebnf = FinalMessage("x"), .thought = rule});
+  TakeAll(never.get(), {kChannel});
+  EXPECT_EQ(NextIds(never.get()), Ids{Id("f")});
 }
 
 TEST(AnswerMatcher, RefusesThoughtsWhoseTokensTheModelCannotSay) {
