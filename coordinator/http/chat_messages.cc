@@ -1,16 +1,19 @@
 #include "coordinator/http/chat_messages.h"
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/status.h"
+#include "common/thought_limits.h"
 #include "text/tools/json_text.h"
 
 namespace strata {
-#include "common/thought_limits.h"
 namespace {
 
 absl::Status ReadPart(const Json& part, const std::string& place, std::string* out) {
@@ -184,13 +187,70 @@ absl::Status ReadMessage(const Json& json, size_t index, OrderedBody* body,
   return ReadContent(content, place + ".content", message->mutable_content());
 }
 
+// The name in {"type": "function", "function": {"name"}}, or beside the type; "" where there is
+// none.
+std::string ToolNameOf(const Json& tool) {
+  const auto function = tool.is_object() ? tool.find("function") : tool.end();
+  const Json& named =
+      tool.is_object() && function != tool.end() && function->is_object() ? *function : tool;
+  const auto name = named.is_object() ? named.find("name") : named.end();
+  return named.is_object() && name != named.end() && name->is_string() ? name->get<std::string>()
+                                                                       : "";
+}
+
+// {"mode", "tools": [{"type": "function", "function": {"name"}}]}, in a member "allowed_tools" or
+// beside the type: the others are left out.
+void ReadAllowedTools(const Json& choice, Fields* fields, v1::ChatInput* chat) {
+  Fields outer(choice, "tool_choice.");
+  const Json* nested = outer.Object("allowed_tools");
+  const std::string prefix = nested == nullptr ? "tool_choice." : outer.Name("allowed_tools") + ".";
+  Fields allowed(nested == nullptr ? choice : *nested, prefix);
+  const std::string mode = allowed.Text("mode").value_or("");
+  fields->Fail(outer.status());
+  fields->Fail(allowed.status());
+  if (mode != "auto" && mode != "required") {
+    fields->Fail(BadField(prefix + "mode", "\"auto\" or \"required\""));
+    return;
+  }
+  const Json* names = allowed.Find("tools");
+  if (names == nullptr || !names->is_array() || names->empty()) {
+    fields->Fail(BadField(prefix + "tools", "an array of tools"));
+    return;
+  }
+  const Json* tools = fields->Find("tools");
+  std::map<std::string, std::vector<size_t>> by_name;
+  for (size_t i = 0; tools != nullptr && tools->is_array() && i < tools->size(); ++i) {
+    by_name[ToolNameOf((*tools)[i])].push_back(i);
+  }
+  std::set<size_t> kept;
+  for (const Json& one : *names) {
+    const std::string name = ToolNameOf(one);
+    const auto found = by_name.find(name);
+    if (name.empty() || found == by_name.end()) {
+      fields->Fail(BadField(prefix + "tools", "some of the tools that are offered"));
+      return;
+    }
+    kept.insert(found->second.begin(), found->second.end());
+  }
+  google::protobuf::RepeatedPtrField<std::string> all;
+  all.Swap(chat->mutable_tools());
+  for (const size_t i : kept) {
+    if (i < static_cast<size_t>(all.size())) chat->add_tools(all[static_cast<int>(i)]);
+  }
+  chat->set_tool_choice(mode);
+}
+
 // {"type": "function", "function": {"name"}}, or the name beside the type.
 void ReadNamedTool(const Json& choice, Fields* fields, v1::ChatInput* chat) {
   Fields named(choice, "tool_choice.");
   const std::string type = named.Text("type").value_or("function");
+  if (type == "allowed_tools") {
+    ReadAllowedTools(choice, fields, chat);
+    return;
+  }
   if (type != "function") {
     fields->Fail(named.status());
-    fields->Fail(NotSupported("tool_choice.type", "only \"function\" is"));
+    fields->Fail(NotSupported("tool_choice.type", "only \"function\" and \"allowed_tools\" are"));
     return;
   }
   const Json* function = named.Object("function");

@@ -230,7 +230,9 @@ def test_what_cannot_be_held_to_is_refused_by_name(cluster):
     for fields, code, param in (
             ({"tool_choice": "required", "tools": None}, "bad_field", "tool_choice"),
             ({"tool_choice": {"type": "function", "function": {"name": "nobody"}}}, "bad_field", "tool_choice"),
-            ({"tool_choice": {"type": "allowed_tools"}}, "not_supported", "tool_choice.type"),
+            ({"tool_choice": {"type": "custom"}}, "not_supported", "tool_choice.type"),
+            ({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "nobody"}]}},
+             "bad_field", "tool_choice.tools"),
             ({"tool_choice": "required", "tools": unheld}, "schema_unsupported", None),
             ({"tools": [{"type": "function"}]}, "bad_field", "tools[0].function"),
             ({"max_thinking_tokens": 2 << 20}, "bad_field", "max_thinking_tokens")):

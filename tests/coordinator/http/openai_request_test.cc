@@ -212,8 +212,7 @@ TEST(OpenAiRequest, AChoiceOfAToolReachesTheRequest) {
   EXPECT_EQ(choice(R"({"type":"function","function":{"name":"f"}})"), "tool f");
   EXPECT_EQ(choice(R"({"type":"function","name":"f"})"), "tool f");
   EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"sometimes")"), true), "tool_choice");
-  EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":{"type":"allowed_tools"})"), true),
-            "tool_choice.type");
+  EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":{"type":"custom"})"), true), "tool_choice.type");
   EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":{"type":"function"})"), true),
             "tool_choice.function.name");
   EXPECT_EQ(FieldRefused(Chat(R"("tool_choice":"auto")"), true), "accepted");
@@ -224,6 +223,44 @@ TEST(OpenAiRequest, AChoiceOfAToolReachesTheRequest) {
   EXPECT_EQ(
       FieldRefused(Chat(R"("continue_final_message":true,"add_generation_prompt":true)"), true),
       "add_generation_prompt");
+}
+
+TEST(OpenAiRequest, OfToolsThatAreNotAllowedNothingIsLeft) {
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}},)"
+      R"({"type":"function","function":{"name":"h"}}],"tool_choice":)";
+  const auto left = [&](const std::string& choice) {
+    const auto parsed = ParseChatCompletion(Chat(tools + choice));
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    if (!parsed.ok()) return std::string();
+    const v1::ChatInput& chat = parsed->prompts.at(0).chat();
+    std::string said = chat.tool_choice();
+    for (const std::string& tool : chat.tools())
+      said += " " + tool.substr(tool.find("name") + 7, 1);
+    return said;
+  };
+  EXPECT_EQ(left(R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[)"
+                 R"({"type":"function","function":{"name":"h"}},)"
+                 R"({"type":"function","function":{"name":"f"}}]}})"),
+            "required f h");
+  EXPECT_EQ(
+      left(R"({"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"g"}]})"),
+      "auto g");
+  for (const auto& [allowed, field] : {
+           std::pair(R"({})", "tool_choice.allowed_tools.mode"),
+           std::pair(R"({"mode":"none","tools":[{"name":"f"}]})", "tool_choice.allowed_tools.mode"),
+           std::pair(R"({"mode":"auto"})", "tool_choice.allowed_tools.tools"),
+           std::pair(R"({"mode":"auto","tools":[]})", "tool_choice.allowed_tools.tools"),
+           std::pair(R"({"mode":"auto","tools":[{"name":"x"}]})",
+                     "tool_choice.allowed_tools.tools"),
+           std::pair(R"({"mode":"auto","tools":[7]})", "tool_choice.allowed_tools.tools"),
+       }) {
+    EXPECT_EQ(
+        FieldRefused(Chat(tools + R"({"type":"allowed_tools","allowed_tools":)" + allowed + "}"),
+                     true),
+        field)
+        << allowed;
+  }
 }
 
 TEST(OpenAiRequest, HowMuchIsThoughtHasManyNames) {
