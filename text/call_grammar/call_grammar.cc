@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "text/call_grammar/call_writings.h"
+#include "text/call_grammar/keyword_arguments_grammar.h"
 #include "text/call_grammar/markup_grammar.h"
-#include "text/call_grammar/python_arguments_grammar.h"
 #include "text/call_grammar/tagged_arguments_grammar.h"
 #include "text/grammar/schema_document.h"
 #include "text/grammar/schema_errors.h"
@@ -65,7 +65,7 @@ class CallGrammarWriter {
     const size_t root = grammar_.AddRule("root");
     grammar_.SetBody(root, std::move(answer));
     grammar_.set_root(root);
-    if (writing_.tagged() || writing_.python) grammar_.ForgetEndsOfValues();
+    if (writing_.tagged() || writing_.keywords()) grammar_.ForgetEndsOfValues();
     RETURN_IF_ERROR(grammar_.CheckSize(options_.limits));
     Grammar pruned = grammar_.Pruned();
     if (pruned.IsEmpty()) {
@@ -102,7 +102,7 @@ class CallGrammarWriter {
              std::string_view("<>\"[]{}:").find(static_cast<char>(c)) == std::string_view::npos;
     });
     if (!plain || name.find("｜") != std::string::npos ||
-        (writing_.python && !IsPythonName(name))) {
+        (writing_.keywords() && !IsPythonName(name))) {
       return ToolNotHeld(name, format_.name, "its name is no plain word");
     }
     return GrammarExpr::Literal(name);
@@ -114,9 +114,10 @@ class CallGrammarWriter {
     ASSIGN_OR_RETURN(const SchemaDocument document, SchemaDocument::Make(std::move(root)));
     const Goal goal({Condition::Kind::kHolds, &document.root()});
     SchemaReader reader(&document, tool.strict, &budget_);
-    if (writing_.python) {
+    if (writing_.keywords()) {
       SchemaGrammar writer(&reader, &grammar_, &budget_);
-      ASSIGN_OR_RETURN(GrammarExpr arguments, PythonArgumentsOf(tool, goal, format_.name, &writer));
+      const KeywordMarkup markup{format_, writing_.equals, writing_.comma, Mark(format_.quote)};
+      ASSIGN_OR_RETURN(GrammarExpr arguments, KeywordArgumentsOf(tool, goal, markup, &writer));
       RETURN_IF_ERROR(writer.Finish());
       return arguments;
     }

@@ -114,6 +114,12 @@ std::vector<CallWriting> MakeWritings() {
                   .between = ", ",
                   .close = "]",
                   .quoted_name = true});
+  rows.push_back({.format = "gemma4",
+                  .begin = "<|tool_call>call:",
+                  .middle = "{",
+                  .end = "}<tool_call|>",
+                  .equals = ":",
+                  .comma = ","});
   rows.push_back({.format = "lfm2",
                   .open = "<|tool_call_start|>[",
                   .begin = "",
@@ -121,7 +127,7 @@ std::vector<CallWriting> MakeWritings() {
                   .end = ")",
                   .between = ", ",
                   .close = "]<|tool_call_end|>",
-                  .python = true});
+                  .equals = "="});
   rows.push_back({.format = "pythonic",
                   .open = "[",
                   .begin = "",
@@ -129,7 +135,7 @@ std::vector<CallWriting> MakeWritings() {
                   .end = ")",
                   .between = ", ",
                   .close = "]",
-                  .python = true});
+                  .equals = "="});
   rows.push_back(
       {.format = "functionary_v31", .begin = "<function=", .middle = ">", .end = "</function>"});
   rows.push_back({.format = "llama3_json",

@@ -30,10 +30,13 @@ struct CallWriting {
   // Behind the key where the value is no text; "": as `key_end`.
   std::string_view json_key_end = "";
   bool quoted_name = false;  // The name is within a string of JSON.
-  bool python = false;       // Arguments are key=value, ...
-  bool one_call = false;     // An answer has no more.
+  // Arguments are KEY, this, VALUE, and `comma` between them.
+  std::string_view equals = "";
+  std::string_view comma = ", ";
+  bool one_call = false;  // An answer has no more.
 
   bool tagged() const { return !key_begin.empty(); }
+  bool keywords() const { return !equals.empty(); }
 };
 
 // Of the row of that name; null: there is none. `is_special` says which texts are special tokens of

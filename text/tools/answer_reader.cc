@@ -11,9 +11,12 @@ using Match = MarkedText::Match;
 // Of a message; what is longer is text.
 constexpr size_t kMaxHeaderBytes = 4096;
 
-// Where the markup of thoughts is one token.
-std::string MarkedThought(std::string_view markup,
+// Where the markup of thoughts, or a part of it, is one token.
+std::string MarkedThought(std::string_view markup, const ThoughtFormat& row,
                           const std::function<bool(std::string_view)>& is_special) {
+  if (!row.tokens.empty()) {
+    return Marked(markup, row.tokens, is_special);
+  }
   return !markup.empty() && is_special(markup) ? MarkedToken(markup) : std::string(markup);
 }
 
@@ -58,8 +61,9 @@ AnswerReader::AnswerReader(AnswerReaderOptions options)
     openings_ = call_->Openings();
   }
   if (options_.thoughts != nullptr) {
-    thought_open_ = MarkedThought(options_.thoughts->open, options_.is_special);
-    thought_close_ = MarkedThought(options_.thoughts->close, options_.is_special);
+    thought_open_ = MarkedThought(options_.thoughts->open, *options_.thoughts, options_.is_special);
+    thought_close_ =
+        MarkedThought(options_.thoughts->close, *options_.thoughts, options_.is_special);
     if (options_.in_thought || options_.behind_thought) events_.EndText();
     if (options_.in_thought) {
       state_ = State::kThought;

@@ -35,6 +35,7 @@ MarkedFormat::MarkedFormat(const ToolFormat& format,
   key_end = mark(two ? row.key_end.substr(0, blank + 1) : row.key_end);
   value_open = mark(two ? row.key_end.substr(blank + 2) : "");
   value_close = mark(row.value_close);
+  quote = mark(row.quote);
 }
 
 void HeldText::Take(size_t bytes) {
@@ -190,6 +191,14 @@ Reading CallReader::Once() {
       held_.Forget();
       return Go(State::kCallClose);
     }
+    case State::kBraced: {
+      const Reading braced = braced_.Step();
+      if (braced != Reading::kDone) {
+        return braced;
+      }
+      held_.Forget();
+      return Go(State::kCallClose);
+    }
     case State::kTagged: {
       const Reading tagged = tagged_.Step();
       if (tagged != Reading::kDone) {
@@ -264,6 +273,10 @@ Reading CallReader::Body() {
   if (format.row.body == Body::kPython) {
     python_.Begin();
     return Go(State::kPython);
+  }
+  if (format.row.body == Body::kBraced) {
+    braced_.Begin();
+    return Go(State::kBraced);
   }
   if (format.row.ids == ToolFormat::Ids::kShort) {  // Mistral's older models write a list.
     held_.SkipBlanks();

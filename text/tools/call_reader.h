@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "text/tools/answer_events.h"
+#include "text/tools/braced_literal.h"
 #include "text/tools/json_scanner.h"
 #include "text/tools/marked_text.h"
 #include "text/tools/offered_tools.h"
@@ -33,7 +34,7 @@ struct MarkedFormat {
 
   const ToolFormat& row;
   std::string section_open, section_close, call_open, call_close, name_open, name_end;
-  std::string arguments_open, arguments_close, key_open, key_end, value_open, value_close;
+  std::string arguments_open, arguments_close, key_open, key_end, value_open, value_close, quote;
 };
 
 // What is read, and by what. All of it outlives the readers.
@@ -130,6 +131,9 @@ class TaggedArguments {
   enum class Written { kUnknown, kText, kJson } written_ = Written::kUnknown;
 };
 
+// The name that `left` begins with, as the two below have them; nullopt: it may go on.
+std::optional<std::string> WordAhead(std::string_view left);
+
 // [name(key=value, ...), ...], values as Python writes them. An argument is said once it is whole.
 class PythonCalls {
  public:
@@ -141,7 +145,6 @@ class PythonCalls {
  private:
   enum class State { kBegin, kName, kOpen, kKeyOrEnd, kEquals, kValue, kSeparator };
 
-  std::optional<std::string> NameAhead() const;
   Reading Value();
 
   const ReadingContext& context_;
@@ -153,6 +156,29 @@ class PythonCalls {
   PythonValueEnd end_;
 };
 
+// NAME{KEY:VALUE,...} behind what opens a name, values as braced_literal.h has them. An argument is
+// said once it is whole.
+class BracedCalls {
+ public:
+  BracedCalls(const ReadingContext& context, HeldText* held) : context_(context), held_(held) {}
+
+  void Begin();
+  Reading Step();  // kDone behind the last brace.
+
+ private:
+  enum class State { kOpen, kName, kBrace, kKeyOrEnd, kColon, kValue };
+
+  Reading Value();
+
+  const ReadingContext& context_;
+  HeldText* const held_;
+  State state_ = State::kOpen;
+  std::string name_;
+  std::string key_;
+  bool first_ = true;
+  std::optional<BracedValueEnd> end_;
+};
+
 // One section or call, from its opening on.
 class CallReader {
  public:
@@ -161,6 +187,7 @@ class CallReader {
         held_(context_),
         json_(context_, &held_),
         python_(context_, &held_),
+        braced_(context_, &held_),
         tagged_(context_, &held_) {}
   CallReader(const CallReader&) = delete;
   CallReader& operator=(const CallReader&) = delete;
@@ -187,6 +214,7 @@ class CallReader {
     kArgumentsClose,
     kJson,
     kPython,
+    kBraced,
     kTagged,
     kCallClose,
     kBareNext,
@@ -209,6 +237,7 @@ class CallReader {
   HeldText held_;
   JsonCalls json_;
   PythonCalls python_;
+  BracedCalls braced_;
   TaggedArguments tagged_;
   JsonScanner scanner_;
   State state_ = State::kSection;

@@ -13,9 +13,7 @@ constexpr size_t kMaxWordBytes = 512;
 
 void PythonCalls::Begin() { state_ = State::kBegin; }
 
-// What stands up to the first byte that is no part of a name; nullopt: it may go on.
-std::optional<std::string> PythonCalls::NameAhead() const {
-  const std::string_view left = context_.text->left();
+std::optional<std::string> WordAhead(std::string_view left) {
   size_t end = 0;
   while (end < left.size() && IsPythonNameByte(left[end])) {
     ++end;
@@ -45,7 +43,7 @@ Reading PythonCalls::Step() {
     case State::kBegin:
       return next == '[' ? go(State::kName) : Reading::kFailed;
     case State::kName: {
-      const std::optional<std::string> name = NameAhead();
+      const std::optional<std::string> name = WordAhead(left);
       if (!name.has_value()) {
         return Reading::kWaits;
       }
@@ -72,7 +70,7 @@ Reading PythonCalls::Step() {
         context_.events->EndCall(/*whole=*/true);
         return go(State::kSeparator);
       }
-      const std::optional<std::string> key = NameAhead();
+      const std::optional<std::string> key = WordAhead(left);
       if (!key.has_value()) {
         return Reading::kWaits;
       }

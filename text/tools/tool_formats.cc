@@ -152,6 +152,15 @@ std::vector<ToolFormat> MakeToolFormats() {
                   .ids = ToolFormat::Ids::kShort,
                   .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
                   .signs = {"[TOOL_CALLS]"}});
+  // Gemma 4.
+  rows.push_back({.name = "gemma4",
+                  .body = Body::kBraced,
+                  .call_open = "<|tool_call>",
+                  .call_close = "<tool_call|>",
+                  .name_open = "call:",
+                  .quote = "<|\"|>",
+                  .tokens = {"<|tool_call>", "<tool_call|>", "<|\"|>"},
+                  .signs = {"<|tool_call>"}});
   // LFM2.
   rows.push_back({.name = "lfm2",
                   .body = Body::kPython,
@@ -186,6 +195,11 @@ std::vector<ToolFormat> MakeToolFormats() {
 const std::vector<ThoughtFormat>& ThoughtRows() {
   static const std::vector<ThoughtFormat>& rows = *new std::vector<ThoughtFormat>{
       {.name = "harmony", .open = "", .close = "", .signs = {"<|channel|>analysis", "<|channel|>"}},
+      {.name = "gemma4",
+       .open = "<|channel>thought\n",
+       .close = "<channel|>",
+       .signs = {"<|channel>"},
+       .tokens = {"<|channel>", "<channel|>"}},
       {.name = "mistral", .open = "[THINK]", .close = "[/THINK]", .signs = {"[THINK]"}},
       {.name = "seed",
        .open = "<seed:think>",

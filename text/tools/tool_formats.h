@@ -19,6 +19,7 @@ struct ToolFormat {
     kJson,     // {"name": ..., "arguments": {...}}, or a list of these.
     kNamed,    // The name, then the arguments as a JSON object.
     kPython,   // [name(key=value, ...), ...] with Python's values.
+    kBraced,   // name{key:value,...} with texts between marks.
     kTagged,   // The name, then each argument between tags of its own.
     kHarmony,  // A message to a function.
   };
@@ -45,6 +46,7 @@ struct ToolFormat {
   std::string_view key_open = "";
   std::string_view key_end = "";
   std::string_view value_close = "";
+  std::string_view quote = "";   // Of braced ones: before and behind a text.
   bool values_in_lines = false;  // A line's end before and one behind each value is not part of it.
   bool bare = false;             // An answer that begins with "{" ("[") is a call, too.
   Ids ids = Ids::kLong;
@@ -59,6 +61,8 @@ struct ThoughtFormat {
   std::string_view open;  // "" : harmony, whose channels say it.
   std::string_view close;
   std::vector<std::string_view> signs;  // Any of them.
+  // Parts of the two that are special tokens in some vocabularies; where they are none, the whole.
+  std::vector<std::string_view> tokens = {};
 };
 
 std::span<const ToolFormat> ToolFormats();

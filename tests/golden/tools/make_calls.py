@@ -4,6 +4,7 @@
     pip install transformers==5.24.0 jinja2==3.1.6
     git clone https://github.com/ikawrakow/ik_llama.cpp
     python make_calls.py ik_llama.cpp/models/templates
+    python make_calls.py llama.cpp/models/templates google-gemma-4-31B-it.jinja    # These alone anew; ggml-org/llama.cpp has them.
 
 Each answer is the end of a conversation that a template renders: what it adds to the same conversation's prompt. What was thought,
 said and called is known, since the conversation was made here; so are the tools. Writes calls.jsonl beside this script, a line an answer:
@@ -45,6 +46,7 @@ FORMATS = {
     "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja": ("deepseek_v3", "think"),
     "deepseek-ai-DeepSeek-V3.1.jinja": ("deepseek_v31", "think"),
     "deepseek-ai-DeepSeek-V3.2.jinja": ("deepseek_v32", "think"),
+    "google-gemma-4-31B-it.jinja": ("gemma4", "gemma4"),
     "llama-cpp-deepseek-r1.jinja": ("deepseek_v3", "think"),
     "meta-llama-Llama-3.1-8B-Instruct.jinja": ("llama3_json", None),
     "meta-llama-Llama-3.2-3B-Instruct.jinja": ("llama3_json", None),
@@ -109,6 +111,8 @@ def answers(name, source):
         if (calls and not tools) or (thought and not thoughts):
             continue
         for variables in ({}, {"enable_thinking": False, "thinking": False}) if thoughts and not thought else ({},):
+            if tools == "gemma4":  # Else the prompt has a thought of nothing.
+                variables = {**variables, "enable_thinking": True}
             for as_text, without_content in itertools.product((False, True), (False, True)):
                 if not calls and (as_text or without_content) or content and without_content:
                     continue
@@ -130,7 +134,7 @@ def answers(name, source):
                     continue  # It leaves something out, or does not write arguments as JSON.
                 yield {"source": name, "format": tools, "reasoning": thoughts, "marks": marks,
                        "prompt_end": prompt[-40:], "answer": answer, "thought": thought, "content": content,
-                       "calls": [{"name": n, "arguments": a} for n, a in calls]}
+                       "calls": [{"name": n, "arguments": dict(sorted(a.items())) if tools == "gemma4" else a} for n, a in calls]}  # It sorts them.
                 break
 
 
@@ -138,12 +142,16 @@ def main():
     folder = Path(sys.argv[1])
     here = Path(__file__).parent
     (here / "offered.json").write_text(json.dumps(TOOLS, indent=1) + "\n")
+    anew = sys.argv[2:] or sorted(FORMATS)
+    kept = [] if not sys.argv[2:] else [json.loads(line) for line in (here / "calls.jsonl").read_text().splitlines()]
+    lines = [answer for answer in kept if answer["source"] not in anew]
+    for name in anew:
+        made = list(answers(name, (folder / name).read_text()))
+        print(f"{name}: {len(made)}")
+        lines += made
     with open(here / "calls.jsonl", "w") as out:
-        for name in sorted(FORMATS):
-            made = list(answers(name, (folder / name).read_text()))
-            print(f"{name}: {len(made)}")
-            for answer in made:
-                out.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        for answer in sorted(lines, key=lambda answer: answer["source"]):
+            out.write(json.dumps(answer, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

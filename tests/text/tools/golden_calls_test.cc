@@ -52,7 +52,7 @@ std::string NameOf(const Json& name) { return name.is_null() ? "" : name.get<std
 std::string AnswerOf(const Json& one) {
   std::string answer = one["answer"].get<std::string>();
   for (const char* end : {"<|im_end|>", "<EOS>", "<|eot_id|>", "<｜end▁of▁sentence｜>",
-                          "<seed:eos>", "<|END_OF_TURN_TOKEN|>"}) {
+                          "<seed:eos>", "<|END_OF_TURN_TOKEN|>", "<turn|>", "<|tool_response>"}) {
     answer.resize(std::min(answer.find(end), answer.size()));
   }
   return answer;
@@ -76,8 +76,11 @@ Prepared Prepare(const Json& one, const std::shared_ptr<const OfferedTools>& off
     tokens = options.tools->tokens;
   }
   if (options.thoughts != nullptr && special && !options.thoughts->open.empty()) {
-    tokens.push_back(options.thoughts->open);
-    tokens.push_back(options.thoughts->close);
+    const auto& parts = options.thoughts->tokens;
+    if (parts.empty()) {
+      tokens.insert(tokens.end(), {options.thoughts->open, options.thoughts->close});
+    }
+    tokens.insert(tokens.end(), parts.begin(), parts.end());
   }
   const std::set<std::string_view> known(tokens.begin(), tokens.end());
   options.is_special = [known](std::string_view text) { return known.contains(text); };

@@ -1,6 +1,7 @@
-#include "text/call_grammar/python_arguments_grammar.h"
+#include "text/call_grammar/keyword_arguments_grammar.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,10 +20,10 @@ namespace {
 constexpr size_t kMaxPythonNameBytes = 256;
 
 // The members of one shape, divided by commas.
-class PythonMembersWriter {
+class KeywordsWriter {
  public:
-  PythonMembersWriter(const OfferedTool& tool, std::string_view format, SchemaGrammar* writer)
-      : tool_(tool), format_(format), writer_(writer) {}
+  KeywordsWriter(const OfferedTool& tool, const KeywordMarkup& markup, SchemaGrammar* writer)
+      : tool_(tool), markup_(markup), writer_(writer) {}
 
   absl::StatusOr<GrammarExpr> Write(const ObjectShape& shape) {
     std::vector<ObjectShape::Property> properties = shape.properties;
@@ -39,17 +40,18 @@ class PythonMembersWriter {
       }
       if (!IsPythonName(property.name)) {
         return ToolNotHeld(
-            tool_.name, format_,
+            tool_.name, markup_.format.name,
             absl::StrCat("its parameter ", QuotedText(property.name), " is no plain word"));
       }
       required += property.required ? 1 : 0;
-      ASSIGN_OR_RETURN(GrammarExpr value, writer_->OfTypes(goal, kJsonTypes));
+      ASSIGN_OR_RETURN(GrammarExpr value, Value(goal));
       members_.push_back(
-          {GrammarExpr::Sequence({GrammarExpr::Literal(property.name + "="), std::move(value)}),
+          {GrammarExpr::Sequence({GrammarExpr::Literal(property.name + std::string(markup_.equals)),
+                                  std::move(value)}),
            property.required});
     }
     if (shape.min > required || (shape.max != kNoCount && shape.max < members_.size())) {
-      return ToolNotHeld(tool_.name, format_, "the number of its arguments is limited");
+      return ToolNotHeld(tool_.name, markup_.format.name, "the number of its arguments is limited");
     }
     return From(0, /*behind=*/false);
   }
@@ -60,6 +62,38 @@ class PythonMembersWriter {
     bool required;
   };
 
+  absl::StatusOr<GrammarExpr> Value(const Goal& goal) {
+    if (markup_.format.quote.empty()) {
+      return writer_->OfTypes(goal, kJsonTypes);
+    }
+    std::vector<JsonType> types(std::begin(kJsonTypes), std::end(kJsonTypes));
+    std::erase(types, JsonType::kString);
+    ASSIGN_OR_RETURN(GrammarExpr others, writer_->OfTypes(goal, types));
+    std::vector<GrammarExpr> ways = {std::move(others)};
+    ASSIGN_OR_RETURN(const Shapes shapes, writer_->reader().Read(goal, JsonType::kString));
+    for (const Shape& shape : shapes) {
+      ASSIGN_OR_RETURN(GrammarExpr text, Text(std::get<StringSet>(shape)));
+      ways.push_back(std::move(text));
+    }
+    return GrammarExpr::Choice(std::move(ways));
+  }
+
+  // Between marks, as it is.
+  absl::StatusOr<GrammarExpr> Text(const StringSet& set) {
+    WorkBudget* const budget = writer_->budget();
+    ASSIGN_OR_RETURN(AutomatonPtr texts, set.ToAutomaton(budget));
+    if (!HasToken(markup_.quote)) {
+      ASSIGN_OR_RETURN(const AutomatonPtr open,
+                       TextsWithout({std::string(markup_.format.quote)}, budget));
+      ASSIGN_OR_RETURN(texts, IntersectionOf(texts, open, budget));
+    }
+    if (texts->IsEmpty()) {
+      return GrammarExpr::Nothing();
+    }
+    ASSIGN_OR_RETURN(GrammarExpr text, writer_->texts().Raw(texts));
+    return GrammarExpr::Sequence({markup_.quote, std::move(text), markup_.quote});
+  }
+
   // The members from `next` on; `behind`: there is one before them.
   GrammarExpr From(size_t next, bool behind) {
     if (next == members_.size()) {
@@ -69,8 +103,9 @@ class PythonMembersWriter {
     if (added) {
       const size_t rule = writer_->grammar().AddRule("arguments");
       found->second = rule;
-      std::vector<GrammarExpr> ways = {GrammarExpr::Sequence(
-          {GrammarExpr::Literal(behind ? ", " : ""), members_[next].text, From(next + 1, true)})};
+      std::vector<GrammarExpr> ways = {
+          GrammarExpr::Sequence({GrammarExpr::Literal(behind ? std::string(markup_.comma) : ""),
+                                 members_[next].text, From(next + 1, true)})};
       if (!members_[next].required) {
         ways.push_back(From(next + 1, behind));
       }
@@ -81,7 +116,7 @@ class PythonMembersWriter {
   }
 
   const OfferedTool& tool_;
-  const std::string_view format_;
+  const KeywordMarkup& markup_;
   SchemaGrammar* const writer_;
   std::vector<Member> members_;
   std::map<std::pair<size_t, bool>, size_t> rules_;
@@ -94,13 +129,13 @@ bool IsPythonName(std::string_view name) {
          std::ranges::all_of(name, &IsPythonNameByte);
 }
 
-absl::StatusOr<GrammarExpr> PythonArgumentsOf(const OfferedTool& tool, const Goal& goal,
-                                              std::string_view format, SchemaGrammar* writer) {
+absl::StatusOr<GrammarExpr> KeywordArgumentsOf(const OfferedTool& tool, const Goal& goal,
+                                               const KeywordMarkup& markup, SchemaGrammar* writer) {
   ASSIGN_OR_RETURN(const Shapes shapes, writer->reader().Read(goal, JsonType::kObject));
   std::vector<GrammarExpr> ways;
   for (const Shape& shape : shapes) {
     ASSIGN_OR_RETURN(GrammarExpr way,
-                     PythonMembersWriter(tool, format, writer).Write(std::get<ObjectShape>(shape)));
+                     KeywordsWriter(tool, markup, writer).Write(std::get<ObjectShape>(shape)));
     ways.push_back(std::move(way));
   }
   return GrammarExpr::Choice(std::move(ways));
