@@ -38,8 +38,10 @@ class ConstraintMetrics {
   prometheus::Histogram mask_;
   mutable Mutex mutex_;
   uint64_t compiled_ STRATA_GUARDED_BY(mutex_) = 0;
-  // By reason, of which there are as many as the code has words.
-  std::map<std::string, uint64_t> failed_ STRATA_GUARDED_BY(mutex_);
+  // By reason, of which there are as many as the code has words. Those that operators may want to
+  // hear of are there from the beginning.
+  std::map<std::string, uint64_t> failed_ STRATA_GUARDED_BY(mutex_) = {{"GRAMMAR_TOO_EXPENSIVE", 0},
+                                                                       {"SCHEMA_UNSUPPORTED", 0}};
   size_t kept_grammars_ STRATA_GUARDED_BY(mutex_) = 0;
   size_t kept_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
 };
