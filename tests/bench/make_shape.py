@@ -254,16 +254,20 @@ class GgufWriter:
         w.add_rope_freq_base(float(ROPE_THETA))
         w.add_layer_norm_rms_eps(NORM_EPS)
         w.add_vocab_size(shape["vocab"])
+        self._describe_tokenizer()
+        w.add_bos_token_id(1)
+        w.add_eos_token_id(2)
+        w.add_unk_token_id(0)
+
+    def _describe_tokenizer(self):
+        w = self.writer
         kinds = {"unknown": self.gguf.TokenType.UNKNOWN, "control": self.gguf.TokenType.CONTROL,
                  "byte": self.gguf.TokenType.BYTE, "normal": self.gguf.TokenType.NORMAL}
-        tokens = vocabulary(shape["vocab"])
+        tokens = vocabulary(self.shape["vocab"])
         w.add_tokenizer_model("llama")
         w.add_token_list([text for text, _ in tokens])
         w.add_token_scores([-float(i) for i in range(len(tokens))])
         w.add_token_types([int(kinds[kind]) for _, kind in tokens])
-        w.add_bos_token_id(1)
-        w.add_eos_token_id(2)
-        w.add_unk_token_id(0)
 
     def write(self, name, values):
         if name.endswith("q_proj.weight"):

@@ -31,7 +31,7 @@ import tempfile
 import threading
 import time
 
-from comparison.clusters import free_port, rpc_servers
+from comparison.clusters import split_llama_server
 from comparison.programs import TREE
 
 sys.path.insert(0, str(TREE / "tests" / "integration"))
@@ -85,38 +85,9 @@ def over_http(cluster):
     return cluster.command("bench", "shape", "--openai", f"http://{cluster.http}")
 
 
-@contextlib.contextmanager
 def llama_server(arguments, folder, flash):
-    programs = pathlib.Path(arguments.llama_cpp) / "bin"
-    rpc = next(p for p in (programs / "ggml-rpc-server", programs / "rpc-server") if p.exists())
-    folder.mkdir()
-    with rpc_servers(rpc, folder, 2) as addresses, open(folder / "log", "wb") as log:
-        port = free_port()
-        server = subprocess.Popen(
-            [str(programs / "llama-server"), "-m", str(arguments.models / "q8_0.gguf"), "--rpc",
-             ",".join(addresses), "-ngl", "99", "-sm", "layer", "-ts", "1,1", "-t", "1", "-np",
-             str(max(CLIENTS)), "-c", str(128 * max(CLIENTS)), "-fa", flash, "--host", "127.0.0.1",
-             "--port", str(port)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            wait_for_health(url, server, folder / "log")
-            yield url
-        finally:
-            server.terminate()
-            server.wait()
-
-
-def wait_for_health(url, server, log):
-    import urllib.request
-    end = time.monotonic() + 300
-    while True:
-        with contextlib.suppress(OSError):
-            if urllib.request.urlopen(f"{url}/health", timeout=5).status == 200:
-                return
-        if server.poll() is not None or time.monotonic() > end:
-            sys.exit(f"llama-server does not serve: see the end of its log:\n"
-                     f"{log.read_text(errors='replace')[-2000:]}")
-        time.sleep(0.5)
+    return split_llama_server(arguments.llama_cpp, arguments.models / "q8_0.gguf", folder, max(CLIENTS),
+                              128 * max(CLIENTS), flash)
 
 
 def measure_clients(arguments, folder, table):

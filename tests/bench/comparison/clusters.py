@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 from .commands import SHORT_PROMPT, Run, strata_run
 from .outputs import parse_batched_bench, parse_json
@@ -49,6 +50,40 @@ def rpc_servers(program, folder, count):
             server.terminate()
         for server in servers:
             server.wait()
+
+
+@contextlib.contextmanager
+def split_llama_server(build, model, folder, slots, context, flash):
+    """The URL of llama-server, with the layers of `model` split over two RPC servers of one thread. `build` is where
+    llama.cpp was built; `context` is that of all slots."""
+    programs = pathlib.Path(build) / "bin"
+    rpc = next(p for p in (programs / "ggml-rpc-server", programs / "rpc-server") if p.exists())
+    folder.mkdir()
+    with rpc_servers(rpc, folder, 2) as addresses, open(folder / "log", "wb") as log:
+        port = free_port()
+        server = subprocess.Popen(
+            [str(programs / "llama-server"), "-m", str(model), "--rpc", ",".join(addresses), "-ngl", "99", "-sm",
+             "layer", "-ts", "1,1", "-t", "1", "-np", str(slots), "-c", str(context), "-fa", flash, "--host",
+             "127.0.0.1", "--port", str(port)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait_for_health(url, server, folder / "log")
+            yield url
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def wait_for_health(url, server, log):
+    end = time.monotonic() + 300
+    while True:
+        with contextlib.suppress(OSError):
+            if urllib.request.urlopen(f"{url}/health", timeout=5).status == 200:
+                return
+        if server.poll() is not None or time.monotonic() > end:
+            sys.exit(f"llama-server does not serve: see the end of its log:\n"
+                     f"{log.read_text(errors='replace')[-2000:]}")
+        time.sleep(0.5)
 
 
 def strata_cluster(module, folder, peers, workers, threads):
