@@ -8,6 +8,7 @@ import hashlib
 import json
 import pathlib
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -449,17 +450,25 @@ def chat_template():
 
 # ---- tool calls
 
-TOOL_ROWS = ("harmony deepseek_v32 deepseek_v3 deepseek_v31 kimi_k2 minimax_m2 minimax_m1 glm45 seed_oss "
-             "qwen3_coder command_r7b granite hermes mistral llama3_json").split()
-THOUGHT_ROWS = "harmony mistral seed kimi_vl cohere think granite".split()
+def rows_of_formats():
+    """Names of formats of tools and of thoughts, in the order of their tables."""
+    source = (TOP / "text/tools/tool_formats.cc").read_text()
+    tools, thoughts = source.split("ThoughtRows() {")
+    return [re.findall(r'\.name = "(\w+)"', part) for part in (tools, thoughts)]
+
+
+TOOL_ROWS, THOUGHT_ROWS = rows_of_formats()
 TOKENS = 64 + 128  # Markup is special tokens.
 
 
 def tool_calls():
     def seed(name, row, flags, answer):
         write("tool_calls", name, bytes([TOOL_ROWS.index(row) + 1, flags]) + answer.encode())
+        # The other target's flags: special tokens by one bit, pieces of 7 bytes.
+        special = 64 if flags & TOKENS else 0
+        write("chat_answers", name, bytes([TOOL_ROWS.index(row), special + flags % 16, 6]) + answer.encode())
 
-    def thought(row):  # The number is the flags' remainder; flags are 16, 32, ...
+    def thought(row):  # In the lowest four bits; flags are 16, 32, ...
         return THOUGHT_ROWS.index(row) + 1 if row else 0
 
     longest = {}
@@ -501,6 +510,55 @@ def tool_calls():
     }.items():
         for flags in (0, TOKENS):
             seed(f"{row}-{flags}", row, flags, answer)
+
+
+# ---- what answers are held to
+
+
+def json_schema():
+    """A schema or, behind a slash, a pattern; a text."""
+    small = {"type": "integer", "minimum": -3, "exclusiveMaximum": 12.5}
+    for name, schema, text in (
+        ("object", {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}, "b": {"$ref": "#/$defs/n"}},
+                    "required": ["a"], "additionalProperties": False, "$defs": {"n": small}}, '{"a":"x","b":-3}'),
+        ("array", {"type": "array", "prefixItems": [{"const": 1}, {"enum": ["a", None]}], "items": {"multipleOf": 0.5},
+                   "contains": {"minimum": 2}, "minContains": 2, "maxItems": 5}, '[1,"a",2.5,3]'),
+        ("choice", {"oneOf": [{"type": "string", "pattern": "^a+b?$"}, {"type": ["integer", "string"], "minLength": 2}],
+                    "not": {"const": "aa"}}, '"ab"'),
+        ("const", {"const": {"a": [1, 0.1, "\u00e9\"", {}], "b": 1e2}}, '{"a":[1,1e-1,"\\u00e9\\"",{}],"b":100}'),
+        ("if", {"type": "object", "if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"required": ["x"]},
+                "else": {"dependentRequired": {"y": ["z"]}}, "minProperties": 1, "maxProperties": 3}, '{"k":1,"x":2}'),
+        ("open", {"properties": {"foo": {"minimum": 3}}, "patternProperties": {"^f.*o$": {"type": "number"}},
+                  "additionalProperties": {"type": "boolean"}, "propertyNames": {"maxLength": 5}}, '{"foo":4,"x":true}'),
+        ("tree", {"$id": "http://h/t", "$anchor": "n", "type": "object", "properties": {
+            "l": {"$ref": "#n"}, "r": {"anyOf": [{"$ref": "t"}, {"type": "null"}]}}, "unevaluatedProperties": False},
+         '{"l":{},"r":null}'),
+        ("uneval", {"allOf": [{"prefixItems": [True]}, {"anyOf": [{"items": {"type": "string"}}, True]}],
+                    "unevaluatedItems": {"type": "null"}}, "[1,null]"),
+        ("dynamic", {"$dynamicAnchor": "n", "items": {"$dynamicRef": "#n"}, "dependentSchemas": {"a": False}}, "[[]]"),
+        ("unique", {"uniqueItems": True, "items": {"enum": ["a", "b", True]}, "minItems": 2}, '["b",true]'),
+        ("loop", {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "1"),
+        ("far", {"minimum": 1e-300, "maximum": 1.7e308, "multipleOf": 1e-9}, "1e300"),
+        ("escaped", {"type": "string", "pattern": "\\u{1F600}|[^\\x00-\\x7f]{3}", "minLength": 1}, '"\\ud83d\\ude00"'),
+    ):
+        write("json_schema", name, compact(schema), text)
+    for name, pattern, text in (("pattern", r"^(?:[a-z]{2,5}|\d+\.\d*)$", "abc"), ("look", "a(?=b)", "ab"),
+                                ("nested", "((a*)*)*b{0,300}", "aab"), ("classes", r"[\W\s-]|[^]|\cA|\u{10FFFF}", "-")):
+        write("json_schema", name, "/" + pattern, text)
+    write("json_schema", "deep", '{"not":' * 40 + "true" + "}" * 40, "1")
+
+
+def ebnf():
+    for name, rules, text in (
+        ("arithmetic", 'root  ::= (expr "=" term "\\n")+\nexpr  ::= term ([-+*/] term)*\n'
+                       'term  ::= num | "(" expr ")"\nnum   ::= [0-9]+', "1+(2*3)=7\n"),
+        ("escapes", 'root ::= "a"{2,3} | b-1? . # c\nb-1 ::= [^\\n\\]\\x41-\\u00e9] root | "\\U0001F600"', "aa"),
+        ("macro", 'root ::= root "x" | ("y" | "")+ TagDispatch()', "yx"),
+        ("lark", 'start: "a" | /b+/\n%ignore WS', "a"),
+        ("nothing", 'root ::= root "a"', "a"),
+        ("counts", 'root ::= ("a"{0,50} | [b-]{3,}){,2} ""', "aab-b"),
+    ):
+        write("ebnf", name, rules, text)
 
 
 # ---- manifests
@@ -717,6 +775,13 @@ def generate_request():
         "id-control": 'text: "ab" request_id: "a\\nb"',
         "id-long": 'text: "ab" request_id: "' + "r" * 129 + '"',
         "text-long": 'text: "' + "ab " * 3000 + '"',
+        "held-schema": 'text: "a" constraint { json_schema: "{\\"const\\": 1}" strict: true }',
+        "held-regex": 'text: "a" constraint { regex: "a|b" }',
+        "held-choices": 'text: "a" constraint { choices { texts: ["a", ""] } }',
+        "held-grammar": 'text: "a" constraint { grammar: "root ::= [a]" }',
+        "held-nothing": 'text: "a" constraint { json_object: false }',
+        "called": 'chat { messages { role: "user" content: "a" } tools: \'{"type": "function", "function": {"name": "f"}}\' '
+                  'tool_choice: "tool" tool_name: "f" thought_budget_tokens: 3 }',
         "text-invisible": 'text: "\\000\\177\\303\\251" max_tokens: 2',
     }.items():
         seed(name, text)
@@ -728,6 +793,22 @@ def http_body():
     message = [{"role": "user", "content": "a"}]
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b\U0001f600"}]
     image = [{"type": "image_url", "image_url": {"url": "x"}}]
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0.10}}, "required": ["n"]}
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "strict": True, "parameters": schema}}
+    spellings = {
+        "openai": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}},
+        "object": {"response_format": {"type": "json_object"}},
+        "tgi": {"response_format": {"type": "json_object", "value": schema}},
+        "vllm": {"structured_outputs": {"json": schema, "disable_additional_properties": True}},
+        "vllm-choice": {"structured_outputs": {"choice": ["a", "b"]}},
+        "guided": {"guided_json": compact(schema)},
+        "regex": {"guided_regex": "a+|\\d{2}"},
+        "choice": {"guided_choice": ["a", "\u00e9"]},
+        "grammar": {"guided_grammar": 'root ::= "a"+'},
+        "sglang": {"json_schema": compact(schema), "regex": "", "ebnf": None},
+        "llama-cpp": {"grammar": 'root ::= [ab]'},
+        "two": {"guided_json_object": True, "regex": "a"},
+    }
     for name, fields in {
         "all": {"prompt": "a", "max_tokens": 5, "temperature": 0.5, "top_p": 0.2, "top_k": -1,
                 "seed": -9, "logit_bias": {"3": -100}, "stop": ["x", "y"], "logprobs": 2, "n": 2,
@@ -738,6 +819,7 @@ def http_body():
         "unsupported": {"prompt": "a", "tools": [{}], "response_format": {"type": "json_object"}},
         "far": {"prompt": "a", "temperature": 1e308, "max_tokens": 1e15},
         "deep": {"prompt": json.loads("[" * 70 + "]" * 70)},
+        **{f"held-{name}": {"prompt": "a", **held} for name, held in spellings.items()},
     }.items():
         write("http_body", f"completion-{name}", "c" + compact({"model": "m", **fields}))
     for name, fields in {
@@ -747,6 +829,14 @@ def http_body():
         "stream": {"messages": message, "stream": True, "n": 3, "max_completion_tokens": 7,
                    "stop": "x"},
         "image": {"messages": [{"role": "user", "content": image}]},
+        "tools": {"messages": [*message, {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
+            "name": "f", "arguments": "{\"n\":1}"}}]}, {"role": "tool", "tool_call_id": "c", "content": parts}],
+            "tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "stream": True},
+        "named": {"messages": message, "tools": [tool], "tool_choice": {"type": "function", "function": {"name": "f"}},
+                  "reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": False}},
+        "thoughts": {"messages": [*message, {"role": "assistant", "content": None, "reasoning_content": "r"}],
+                     "continue_final_message": True, "add_generation_prompt": False, "thinking_token_budget": 5},
+        **{f"held-{name}": {"messages": message, **held} for name, held in spellings.items()},
     }.items():
         write("http_body", f"chat-{name}", "d" + compact({"model": "m", **fields}))
     for name, fields in {
@@ -755,6 +845,9 @@ def http_body():
         "stream": {"stream": True, "parameters": {"stop": ["b"], "do_sample": True}},
         "best": {"parameters": {"best_of": 3, "do_sample": True, "truncate": 2, "details": True}},
         "chat": {"inputs": compact(message), "parameters": {"apply_chat_template": True}},
+        "schema": {"parameters": {"schema": compact(schema)}},
+        "typed": {"parameters": {"response_format": {"type": "json_object", "schema": schema}}},
+        "regex": {"parameters": {"grammar": {"type": "regex", "value": "a*"}}},
     }.items():
         write("http_body", f"lorax-{name}", "e" + compact({"inputs": "a", **fields}))
     write("http_body", "cut", 'd{"model":"m","messages":[{"role"')
@@ -843,7 +936,7 @@ def http_streams():
 
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, manifest, checkpoint,
+    for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, json_schema, ebnf, manifest, checkpoint,
                    frame_parts, step_frames, results, generate_request, http_body,
                    http_connection, http_streams):
         target()

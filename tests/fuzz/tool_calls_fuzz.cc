@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   const uint32_t tools = input.Below(static_cast<uint32_t>(ToolFormats().size()) + 1);
   const uint8_t flags = input.Byte();
-  const uint32_t thoughts = flags % (static_cast<uint32_t>(ThoughtFormats().size()) + 1);
+  const uint32_t thoughts = flags % 16 % (static_cast<uint32_t>(ThoughtFormats().size()) + 1);
   AnswerReaderOptions options;
   if (tools > 0) options.tools = &ToolFormats()[tools - 1];
   if (thoughts > 0) options.thoughts = &ThoughtFormats()[thoughts - 1];
@@ -80,8 +80,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::string_view> tokens;
   if (options.tools != nullptr && (flags & 64) != 0) tokens = options.tools->tokens;
   if (options.thoughts != nullptr && (flags & 128) != 0 && !options.thoughts->open.empty()) {
-    tokens.push_back(options.thoughts->open);
-    tokens.push_back(options.thoughts->close);
+    const auto& parts = options.thoughts->tokens;
+    if (parts.empty())
+      tokens.insert(tokens.end(), {options.thoughts->open, options.thoughts->close});
+    tokens.insert(tokens.end(), parts.begin(), parts.end());
   }
   options.is_special = [&tokens](std::string_view text) {
     return std::find(tokens.begin(), tokens.end(), text) != tokens.end();
@@ -99,7 +101,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool marked = options.in_thought || tokens.size() > 0 ||
                       answer.find("hink") != std::string::npos ||
                       answer.find("HINK") != std::string::npos || channels ||
-                      (options.thoughts != nullptr && options.thoughts->name == "granite");
+                      (options.thoughts != nullptr &&
+                       (options.thoughts->name == "granite" || options.thoughts->name == "gemma4"));
   if (all_text && !marked) {
     STRATA_CHECK((whole.empty() ? "" : whole[0].text) == answer);
   }
