@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "coordinator/engine/engine_impl.h"
+#include "coordinator/engine/fault_policy.h"
 
 namespace strata {
 
@@ -135,7 +136,7 @@ void Engine::Impl::OnFenced(uint64_t epoch, TimePoint now) {
 
 void Engine::Impl::SendResync(TimePoint now) {
   ends_.FailOffenders(NodesOf(config_.stages), fence_.last_fault());
-  masks_.Clear();
+  if (!fault_policy::MasksOutliveFence()) masks_.Clear();
   OutgoingStep step = sender_.Begin();
   step.message.header.set_resync(true);
   step.sent.resync = true;

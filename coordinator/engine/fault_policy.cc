@@ -6,4 +6,6 @@ bool ComputesSuspectsApart() { return true; }
 
 bool IsOffender(size_t lost) { return lost == 1; }
 
+bool MasksOutliveFence() { return false; }
+
 }  // namespace strata::fault_policy

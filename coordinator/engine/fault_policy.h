@@ -22,6 +22,9 @@ bool ComputesSuspectsApart();
 // had a step in flight the last time.
 bool IsOffender(size_t lost);
 
+// Whether the last stage has the token masks behind a fence that it had before.
+bool MasksOutliveFence();
+
 }  // namespace strata::fault_policy
 
 #endif  // STRATA_COORDINATOR_ENGINE_FAULT_POLICY_H_

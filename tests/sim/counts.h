@@ -114,6 +114,7 @@ enum class Rule {
   // Clients.
   kAnswered,
   kStopped,
+  kHeld,
   kCancelled,
   kReplaced,
   kInFlight,

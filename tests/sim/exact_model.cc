@@ -36,7 +36,8 @@ class ExactModel {
 ModelSpec ExactModelSpec(uint32_t layers) { return testing::HashModel(layers, {{}}, kVocab); }
 
 std::vector<uint32_t> ExactAnswer(const ModelSpec& model, std::span<const uint32_t> prompt,
-                                  const v1::SequenceParams& params, size_t count) {
+                                  const v1::SequenceParams& params, size_t count,
+                                  const std::optional<ConstraintScript>& held) {
   ExactModel exact(model);
   testing::HashRow row;
   for (const uint32_t id : prompt) {
@@ -52,6 +53,8 @@ std::vector<uint32_t> ExactAnswer(const ModelSpec& model, std::span<const uint32
     }
     SampleRequest request = SampleRequestOf(params, ids);
     request.prompt_length = static_cast<uint32_t>(prompt.size());
+    const auto next = held.has_value() ? ScriptedNext(*held, answer) : nullptr;
+    if (next != nullptr) request.mask = next->bits;
     const auto token = sampler.Sample(request, logits);
     STRATA_CHECK(token.ok());
     answer.push_back(*token);

@@ -176,6 +176,7 @@ void Meddler::AddItem(StepMessage* step, v1::StepItem item, Added* added) {
     return;
   }
   item.set_sample(false);
+  item.clear_mask();
   item.set_rows_wanted(v1::ROWS_WANTED_NONE);
   item.set_rows_from(0);
   item.clear_following_id();

@@ -90,6 +90,24 @@ ClientRequest DrawRequest(const Scenario& scenario, bool long_answers, nanosecon
   return request;
 }
 
+// Every other answer keeps to masks, of which some recur, and may be complete before its end.
+void HoldAnswers(Scenario* scenario, Random* random) {
+  for (ClientRequest& request : scenario->requests) {
+    if (random->OneIn(2)) {
+      continue;
+    }
+    request.held = ConstraintScript{.vocab = kVocab,
+                                    .salt = 1 + random->Below(1u << 30),
+                                    .one_in = random->Between(2, 20),
+                                    .tokens = random->Between(1, 2 * request.max_tokens),
+                                    .recur = random->OneIn(2) ? random->Between(1, 4) : 0};
+    // Masks bar what ends it too early.
+    request.stop_ids.clear();
+    request.params.set_min_tokens(0);
+    request.params.clear_stop_ids();
+  }
+}
+
 nanoseconds DrawDuration(FaultKind kind, Random* random) {
   switch (kind) {
     case FaultKind::kDelayFrame:
@@ -306,6 +324,10 @@ Scenario MakeScenario(uint64_t seed) {
   if (seed % 8 == 2) {
     Random waves(Mix64(seed));
     SpreadPrompts(&scenario, &waves);
+  }
+  if (seed % 5 == 3) {
+    Random held(Mix64(seed + 1));
+    HoldAnswers(&scenario, &held);
   }
   if (seed % 8 == 3) {
     Random loads(Mix64(seed));

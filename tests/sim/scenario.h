@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "strata/v1/shard.pb.h"
+#include "tests/coordinator/engine/scripted_constraint.h"
 #include "tests/sim/counts.h"
 
 namespace strata::sim {
@@ -36,6 +37,7 @@ struct ClientRequest {
   bool guaranteed = false;
   v1::SequenceParams params;
   std::vector<uint32_t> stop_ids;
+  std::optional<ConstraintScript> held;       // What the answer is held to.
   bool replace = false;                       // Ends a live request of the same id.
   std::optional<nanoseconds> deadline_after;  // From `at`.
   std::optional<nanoseconds> cancel_after;    // From `at`.

@@ -120,6 +120,9 @@ void SimClients::Submit(const std::shared_ptr<Client>& client) {
   request.guaranteed = wanted.guaranteed;
   request.params = wanted.params;
   request.stop_ids = wanted.stop_ids;
+  if (wanted.held.has_value()) {
+    request.constraint = std::make_shared<ScriptedConstraint>(*wanted.held);
+  }
   if (wanted.deadline_after.has_value()) {
     request.deadline = wanted.at + *wanted.deadline_after;
   }
@@ -202,7 +205,15 @@ void SimClients::OnDone(const std::shared_ptr<Client>& client, const FinishInfo&
   };
   const auto stop = std::find_if(tokens.begin(), tokens.end(), is_stop);
   bool right = info.completion_tokens == tokens.size();
-  if (info.reason == "length") {
+  const bool complete = request.held.has_value() && tokens.size() >= request.held->tokens;
+  if (request.held.has_value() && info.reason != "cancelled") {
+    right = right && (info.reason == "stop") == complete &&
+            (!complete || tokens.size() == request.held->tokens);
+    world().Count(Rule::kHeld);
+  }
+  if (complete && info.reason == "stop") {
+    world().Count(Rule::kStopped);
+  } else if (info.reason == "length") {
     right = right && tokens.size() == request.max_tokens && stop == tokens.end();
     world().Count(Rule::kAnswered);
     client->answered = right;
@@ -228,7 +239,8 @@ void SimClients::End(const std::shared_ptr<Client>& client, const std::string& h
 
 void SimClients::CheckTokens(const Client& client) {
   const std::vector<uint32_t> expected =
-      ExactAnswer(model_, client.request.prompt, client.request.params, client.tokens.size());
+      ExactAnswer(model_, client.request.prompt, client.request.params, client.tokens.size(),
+                  client.request.held);
   if (client.tokens != expected) {
     world().Fail(client.Name() + " was told " + Join(client.tokens) + ", one worker says " +
                  Join(expected));

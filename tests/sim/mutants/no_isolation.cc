@@ -7,4 +7,6 @@ bool ComputesSuspectsApart() { return false; }
 
 bool IsOffender(size_t lost) { return true; }
 
+bool MasksOutliveFence() { return false; }
+
 }  // namespace strata::fault_policy
