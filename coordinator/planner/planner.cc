@@ -410,6 +410,20 @@ class Planner {
 
 }  // namespace
 
+void DropNode(const std::string& name, PlannerCluster* cluster) {
+  const auto it = std::find_if(cluster->nodes.begin(), cluster->nodes.end(),
+                               [&](const PlannerNode& node) { return node.name == name; });
+  if (it == cluster->nodes.end()) {
+    return;
+  }
+  const auto index = it - cluster->nodes.begin();
+  cluster->nodes.erase(it);
+  cluster->links.erase(cluster->links.begin() + index);
+  for (auto& row : cluster->links) {
+    row.erase(row.begin() + index);
+  }
+}
+
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
                                   const PlannerRequest& request) {
   return Planner(cluster, model, request).Run();

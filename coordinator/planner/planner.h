@@ -69,6 +69,9 @@ struct PlannerRequest {
   uint32_t max_in_flight_extra = 1;  // Steps in flight are stages + this.
 };
 
+// Leaves a node out, if it is there.
+void DropNode(const std::string& name, PlannerCluster* cluster);
+
 // Of the host's memory, the most that weights of layers [begin, end) take on their way to a device
 // with memory of its own: no less than a worker counts (StagedWeights), and more with more layers.
 uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end);

@@ -48,14 +48,15 @@ class Search {
                                     [&](const Part& part) { return part.node == node.name; });
       if (!used) spares_.push_back(&node);
     }
-    // The fastest first.
-    std::stable_sort(spares_.begin(), spares_.end(),
-                     [](const PlannerNode* a, const PlannerNode* b) {
-                       return a->read_bytes_per_s > b->read_bytes_per_s;
-                     });
     for (size_t i = 0; i < parts_.size(); ++i) {
       if (Find(parts_[i].node) == nullptr) lost_.push_back(i);
     }
+    // Those that have most of what is lost packed, and of these the fastest, first.
+    std::stable_sort(spares_.begin(), spares_.end(),
+                     [this](const PlannerNode* a, const PlannerNode* b) {
+                       return std::pair(LostPacked(a->name), a->read_bytes_per_s) >
+                              std::pair(LostPacked(b->name), b->read_bytes_per_s);
+                     });
   }
 
   absl::StatusOr<v1::Plan> Run() {
@@ -72,12 +73,13 @@ class Search {
     double best = 0;
     for (const v1::Plan& plan : plans_) best = std::max(best, plan.predicted_tokens_per_s());
     const v1::Plan* chosen = nullptr;
-    uint64_t least = 0;
+    Movement least;
     for (const v1::Plan& plan : plans_) {
       if (plan.predicted_tokens_per_s() < kFastEnough * best) {
         continue;
       }
-      const uint64_t moved = MovedBytes(request_.before, plan, request_.layer_bytes);
+      const Movement moved =
+          MovementOf(request_.before, plan, request_.layer_bytes, request_.caches);
       const bool better =
           chosen == nullptr || moved < least ||
           (moved == least && plan.predicted_tokens_per_s() > chosen->predicted_tokens_per_s());
@@ -95,6 +97,21 @@ class Search {
       if (node.name == name) return &node;
     }
     return nullptr;
+  }
+
+  // How many of the lost layers a node has packed.
+  size_t LostPacked(const std::string& node) const {
+    const auto cache = request_.caches.find(node);
+    size_t count = 0;
+    for (const size_t lost : lost_) {
+      for (uint32_t layer = parts_[lost].first_layer; layer <= parts_[lost].last_layer; ++layer) {
+        count += cache != request_.caches.end() && layer < cache->second.size() &&
+                         cache->second[layer].packed
+                     ? 1
+                     : 0;
+      }
+    }
+    return count;
   }
 
   void TryParts(const std::vector<Part>& parts) {
@@ -183,18 +200,30 @@ class Search {
 
 uint64_t MovedBytes(const v1::Plan& before, const v1::Plan& after,
                     const std::vector<uint64_t>& layer_bytes) {
+  return MovementOf(before, after, layer_bytes, {}).fetched_bytes;
+}
+
+Movement MovementOf(const v1::Plan& before, const v1::Plan& after,
+                    const std::vector<uint64_t>& layer_bytes, const NodeCaches& caches) {
   std::map<uint32_t, std::string> held;  // By layer.
   for (const v1::PlanStage& stage : OnlyPipeline(before).stages()) {
     for (uint32_t layer = stage.first_layer(); layer <= stage.last_layer(); ++layer) {
       held[layer] = OnlyRank(stage).node();
     }
   }
-  uint64_t moved = 0;
+  Movement moved;
   for (const v1::PlanStage& stage : OnlyPipeline(after).stages()) {
+    const auto cache = caches.find(OnlyRank(stage).node());
     for (uint32_t layer = stage.first_layer(); layer <= stage.last_layer(); ++layer) {
       const auto it = held.find(layer);
       const bool stays = it != held.end() && it->second == OnlyRank(stage).node();
-      moved += stays || layer >= layer_bytes.size() ? 0 : layer_bytes[layer];
+      if (stays || layer >= layer_bytes.size()) {
+        continue;
+      }
+      const bool known = cache != caches.end() && layer < cache->second.size();
+      const CachedLayer cached = known ? cache->second[layer] : CachedLayer{layer_bytes[layer]};
+      moved.fetched_bytes += cached.packed ? 0 : cached.fetched_bytes;
+      moved.packed_bytes += cached.packed ? 0 : layer_bytes[layer];
     }
   }
   return moved;

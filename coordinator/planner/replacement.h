@@ -2,8 +2,11 @@
 #ifndef STRATA_COORDINATOR_PLANNER_REPLACEMENT_H_
 #define STRATA_COORDINATOR_PLANNER_REPLACEMENT_H_
 
+#include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,10 +15,19 @@
 
 namespace strata {
 
+// What a node's cache lacks of a layer.
+struct CachedLayer {
+  uint64_t fetched_bytes = 0;  // That a load of it there would fetch.
+  bool packed = false;         // It would not even pack anything.
+};
+// By node, of each layer. All is missing of a node that is not there.
+using NodeCaches = std::map<std::string, std::vector<CachedLayer>>;
+
 struct ReplacementRequest {
   v1::Plan before;
   std::vector<PlannerNode> nodes;     // That are left.
   std::vector<uint64_t> layer_bytes;  // PlannerModel's.
+  NodeCaches caches = {};
   // What the model is placed with; nodes and layers that it names bind no longer.
   v1::LoadOptions options;
   // MakePlan with these options over `nodes`, or what else makes a plan of them.
@@ -23,12 +35,22 @@ struct ReplacementRequest {
 };
 
 // Of the plans in the numerics class of before that the planner predicts at least 80 % of the best
-// one's tokens a second for, the one by which the fewest bytes of weights come to nodes that have
-// not held them: with another node in the place of each lost one, with the layers of one lost node
-// at its neighbours', or placed anew. Where there is none, why placing anew fails.
+// one's tokens a second for, the one by which the fewest bytes of weights travel, and then the
+// fewest are packed: with another node in the place of each lost one, with the layers of one lost
+// node at its neighbours', or placed anew. Where there is none, why placing anew fails.
 absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request);
 
-// Bytes of layers that `after` has on nodes on which `before` has not.
+// What comes to nodes that did not hold it.
+struct Movement {
+  uint64_t fetched_bytes = 0;
+  uint64_t packed_bytes = 0;
+  auto operator<=>(const Movement&) const = default;
+};
+
+// Of layers that `after` has on nodes on which `before` has not.
+Movement MovementOf(const v1::Plan& before, const v1::Plan& after,
+                    const std::vector<uint64_t>& layer_bytes, const NodeCaches& caches);
+// The same where nobody's cache has anything.
 uint64_t MovedBytes(const v1::Plan& before, const v1::Plan& after,
                     const std::vector<uint64_t>& layer_bytes);
 

@@ -77,20 +77,6 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
 
 }  // namespace
 
-void DropNode(const std::string& name, PlannerCluster* cluster) {
-  const auto it = std::find_if(cluster->nodes.begin(), cluster->nodes.end(),
-                               [&](const PlannerNode& node) { return node.name == name; });
-  if (it == cluster->nodes.end()) {
-    return;
-  }
-  const auto index = it - cluster->nodes.begin();
-  cluster->nodes.erase(it);
-  cluster->links.erase(cluster->links.begin() + index);
-  for (auto& row : cluster->links) {
-    row.erase(row.begin() + index);
-  }
-}
-
 v1::Recovery RecoveryOf(const v1::LoadOptions& options) {
   const bool by_hand = !options.nodes().empty() || !options.layers().empty();
   return options.recovery() != v1::RECOVERY_UNSPECIFIED ? options.recovery()

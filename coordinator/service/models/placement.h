@@ -33,9 +33,6 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
 // What becomes of requests when a node is lost: as the options say, or by default.
 v1::Recovery RecoveryOf(const v1::LoadOptions& options);
 
-// Leaves a node out, if it is there.
-void DropNode(const std::string& name, PlannerCluster* cluster);
-
 // The best plan for complete options on these nodes, with sentences that say why. Nodes whose disk
 // cannot take a stage's weights are left out, unless the options name the nodes. Takes as long as
 // MakePlan. Errors: FAILED_PRECONDITION (NO_NODES), RESOURCE_EXHAUSTED (NO_DISK), MakePlan's.

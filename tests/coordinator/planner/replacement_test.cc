@@ -69,6 +69,7 @@ class Replacing {
     ReplacementRequest request{.before = before,
                                .nodes = left.nodes,
                                .layer_bytes = model_.layer_bytes,
+                               .caches = caches_,
                                .options = request_.options,
                                .plan = [&](const v1::LoadOptions& options) {
                                  PlannerRequest asked = request_;
@@ -84,6 +85,7 @@ class Replacing {
   PlannerCluster all_;
   PlannerModel model_;
   PlannerRequest request_;
+  NodeCaches caches_ = {};
 };
 
 TEST(Replacement, ASpareNodeTakesALostOnesLayersAndTheOthersKeepTheirs) {
@@ -124,6 +126,51 @@ TEST(Replacement, MuchSlowerPlacesAreNotTakenForTheWeightsTheySave) {
                MakeNode("snail", 8 * kGiB, 2, 100)});
   const v1::Plan after = r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value();
   EXPECT_EQ(Placed(after), "a:0-11") << "as fast as it was; the spare would take most of the time";
+}
+
+// Of 12 layers, some as they are stored or packed.
+std::vector<CachedLayer> Cached(const PlannerModel& model, uint32_t first, uint32_t last,
+                                bool packed) {
+  std::vector<CachedLayer> layers;
+  for (uint32_t layer = 0; layer < model.layer_bytes.size(); ++layer) {
+    const bool there = layer >= first && layer <= last;
+    layers.push_back({there ? 0 : model.layer_bytes[layer], there && packed});
+  }
+  return layers;
+}
+
+TEST(Replacement, ANodeThatHasTheWeightsInItsCacheIsTakenBeforeAFasterOne) {
+  Replacing r({MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
+               MakeNode("fast", kHalf, 42, 1000), MakeNode("warm", kHalf, 40, 1000)});
+  const v1::Plan before = r.Before({{"a", 5}, {"b", 11}});
+  EXPECT_EQ(Placed(r.Without(before, {"b"}).value()), "a:0-5,fast:6-11");
+  r.caches_["warm"] = Cached(r.model_, 6, 11, false);
+  EXPECT_EQ(Placed(r.Without(before, {"b"}).value()), "a:0-5,warm:6-11");
+  r.caches_["warm"] = Cached(r.model_, 0, 5, false);
+  EXPECT_EQ(Placed(r.Without(before, {"b"}).value()), "a:0-5,fast:6-11") << "other layers";
+}
+
+TEST(Replacement, OfTwoThatNeedFetchNothingTheOneWithPackedWeightsIsTaken) {
+  Replacing r({MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
+               MakeNode("stored", kHalf, 42, 1000), MakeNode("packed", kHalf, 40, 1000)});
+  r.caches_["stored"] = Cached(r.model_, 6, 11, false);
+  r.caches_["packed"] = Cached(r.model_, 6, 11, true);
+  EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value()), "a:0-5,packed:6-11");
+}
+
+TEST(Replacement, BytesThatMoveAreThoseThatANodesCacheLacks) {
+  Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
+               MakeNode("c", 8 * kGiB, 40, 1000)});
+  const v1::Plan before = r.Before({{"a", 5}, {"b", 11}});
+  const v1::Plan after = r.Before({{"a", 5}, {"c", 11}});
+  const std::vector<uint64_t>& bytes = r.model_.layer_bytes;
+  const uint64_t one = bytes[6];
+  EXPECT_EQ(MovementOf(before, after, bytes, {}).fetched_bytes, 6 * one);
+  NodeCaches caches;
+  caches["c"] = Cached(r.model_, 6, 9, false);
+  EXPECT_EQ(MovementOf(before, after, bytes, caches), (Movement{2 * one, 6 * one}));
+  caches["c"] = Cached(r.model_, 6, 9, true);
+  EXPECT_EQ(MovementOf(before, after, bytes, caches), (Movement{2 * one, 2 * one}));
 }
 
 TEST(Replacement, ADiskWithoutRoomIsLeftOut) {
