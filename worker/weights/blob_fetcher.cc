@@ -94,6 +94,12 @@ absl::StatusOr<std::shared_ptr<const BlobSet>> BlobFetcher::Fetch(
   return std::shared_ptr<const BlobSet>(std::move(set));
 }
 
+std::optional<uint64_t> BlobFetcher::OnItsWay(const std::string& sha256) const {
+  MutexLock lock(&mutex_);
+  const auto it = busy_.find(sha256);
+  return it == busy_.end() ? std::nullopt : std::optional<uint64_t>(it->second);
+}
+
 void BlobFetcher::Work(Job* job) {
   while (true) {
     size_t index = 0;
@@ -123,7 +129,7 @@ absl::Status BlobFetcher::FetchOne(Job* job, const Blob& blob) {
       }
       changed_.WaitFor(&mutex_, std::chrono::milliseconds(50));
     }
-    busy_.insert(blob.sha256);
+    busy_[blob.sha256] = 0;
   }
   absl::Status status = cache_->Map(blob).status();  // Which verifies it.
   if (status.ok()) {
@@ -160,8 +166,9 @@ absl::Status BlobFetcher::Transfer(Job* job, const Blob& blob) {
     if (absl::IsDataLoss(status)) {
       job->progress->done_bytes -= counted;
       counted = 0;
-      // A partial file may have been spoilt on disk: once more from the start.
-      if (++bad_tries > 1) {
+      // Who gave them is not asked again; or a partial file was spoilt on disk: once more from the
+      // start.
+      if (!job->client->OnBad(blob.sha256) && ++bad_tries > 1) {
         return status;
       }
     } else if (!IsTransient(status) || ReasonOf(status) == "CACHE_IO") {
@@ -183,9 +190,15 @@ absl::Status BlobFetcher::Transfer(Job* job, const Blob& blob) {
 
 absl::Status BlobFetcher::Try(Job* job, const Blob& blob, uint64_t* brought, uint64_t* counted) {
   ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, cache_->Write(blob));
+  std::atomic<uint64_t>* there = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    there = &busy_.at(blob.sha256);
+  }
   const auto count = [&] {
     job->progress->done_bytes += writer->offset() - *counted;
     *counted = writer->offset();
+    *there = writer->offset();
   };
   count();
   if (writer->offset() < blob.bytes) {
@@ -206,6 +219,7 @@ absl::Status BlobFetcher::Try(Job* job, const Blob& blob, uint64_t* brought, uin
       return status;
     }
     if (writer->offset() < blob.bytes) {
+      job->client->OnBad(blob.sha256);
       return Error(absl::StatusCode::kUnavailable, "BLOB_TOO_SHORT",
                    "the transfer of blob " + blob.sha256 + " ended early");
     }

@@ -8,7 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +31,9 @@ class BlobClient {
   // come.
   virtual absl::Status Fetch(const std::string& sha256, uint64_t offset, const ChunkFn& sink,
                              Cancellation* cancel) = 0;
+  // The bytes that came had another digest, were too many, and are thrown away, or were too few.
+  // Whether the next Fetch will ask elsewhere.
+  virtual bool OnBad(const std::string& sha256) { return false; }
 };
 
 // Counts of the Fetches that are given it, for whoever reports them. Written by their threads.
@@ -91,6 +94,9 @@ class BlobFetcher {
       const std::vector<Blob>& blobs, BlobClient* client, FetchProgress* progress,
       Cancellation* cancel, const std::function<void(const std::string&)>& log);
 
+  // How many bytes are there of a blob that is being fetched; nullopt: it is not.
+  std::optional<uint64_t> OnItsWay(const std::string& sha256) const;
+
   // Over all calls, since the start.
   uint64_t fetched_bytes() const { return fetched_bytes_; }
 
@@ -104,9 +110,10 @@ class BlobFetcher {
   WeightCache* const cache_;
   const FetcherOptions options_;
   std::atomic<uint64_t> fetched_bytes_{0};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
-  std::set<std::string> busy_ STRATA_GUARDED_BY(mutex_);
+  // Blobs that a Fetch looks after, by digest, with how many bytes are there.
+  std::map<std::string, std::atomic<uint64_t>> busy_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata

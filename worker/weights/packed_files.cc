@@ -144,6 +144,7 @@ absl::Status ReadParts(const std::string& path, int fd, const std::string& table
 PackedFiles::File PackedFiles::Pin(const PackedForm& form) const {
   File file;
   file.blob = {form.key, FileBytes(form.bytes)};
+  file.sources = form.sources;
   file.pin = std::make_unique<CachePin>(cache_, std::vector<Blob>{file.blob});
   return file;
 }
@@ -227,7 +228,7 @@ absl::StatusOr<bool> PackedFiles::GetFile(const std::string& path, const PackedF
 }
 
 void PackedFiles::Write(const PackedForm& form, std::span<const uint8_t> packed) {
-  if (gave_up_) {
+  if (!write_status_.ok()) {
     return;
   }
   const std::string path = cache_->PackedPathOf(form.key);
@@ -240,7 +241,7 @@ void PackedFiles::Write(const PackedForm& form, std::span<const uint8_t> packed)
     return;
   }
   if (!status.ok()) {
-    gave_up_ = true;
+    write_status_ = status;
     log_("packed weights are not kept, so that the next start packs them again: " +
          Describe(status));
     return;
@@ -286,6 +287,17 @@ std::vector<Blob> PackedFiles::files() const {
   std::vector<Blob> blobs;
   for (const auto& [key, file] : files_) {
     blobs.push_back(file.blob);
+  }
+  return blobs;
+}
+
+std::vector<Blob> PackedFiles::FilesOf(const std::set<std::string>& tensors) const {
+  std::vector<Blob> blobs;
+  for (const auto& [key, file] : files_) {
+    const bool of_them =
+        std::any_of(file.sources.begin(), file.sources.end(),
+                    [&](const std::string& source) { return tensors.contains(source); });
+    if (of_them) blobs.push_back(file.blob);
   }
   return blobs;
 }

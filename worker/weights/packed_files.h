@@ -43,6 +43,10 @@ class PackedFiles : public PackedStore {
   // The files, as CachePin wants them, and the digests of what they were made of.
   std::vector<Blob> files() const;
   const std::set<std::string>& sources() const { return sources_; }
+  // Those of the files that were made of one of `tensors`, digests.
+  std::vector<Blob> FilesOf(const std::set<std::string>& tensors) const;
+  // Why nothing more is kept; ok: it is.
+  const absl::Status& write_status() const { return write_status_; }
 
  private:
   // Whether `out` is a map of it, which it is at most where it may be one.
@@ -56,6 +60,7 @@ class PackedFiles : public PackedStore {
   struct File {
     Blob blob;
     std::unique_ptr<CachePin> pin;
+    std::vector<std::string> sources;
   };
   File Pin(const PackedForm& form) const;
 
@@ -64,7 +69,7 @@ class PackedFiles : public PackedStore {
   std::map<std::string, File> files_;  // By key.
   std::set<std::string> sources_;
   uint64_t read_bytes_ = 0;
-  bool gave_up_ = false;
+  absl::Status write_status_;
 };
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 
 #include "common/platform/platform.h"
@@ -82,11 +83,12 @@ absl::Status CacheIoError(const std::string& what, const std::string& path, int 
       .Hint("check the disk and the permissions of --data-dir");
 }
 
-CachePin::CachePin(WeightCache* cache, std::vector<Blob> blobs)
-    : cache_(cache), blobs_(std::move(blobs)) {
+CachePin::CachePin(WeightCache* cache, std::vector<Blob> blobs, Kind kind)
+    : cache_(cache), blobs_(std::move(blobs)), kind_(kind) {
   MutexLock lock(&cache_->mutex_);
+  auto& all = kind_ == Kind::kHard ? cache_->pinned_ : cache_->softly_pinned_;
   for (const Blob& blob : blobs_) {
-    WeightCache::Pinned& pinned = cache_->pinned_[blob.sha256];
+    WeightCache::Pinned& pinned = all[blob.sha256];
     ++pinned.count;
     pinned.bytes = blob.bytes;
   }
@@ -94,10 +96,11 @@ CachePin::CachePin(WeightCache* cache, std::vector<Blob> blobs)
 
 CachePin::~CachePin() {
   MutexLock lock(&cache_->mutex_);
+  auto& all = kind_ == Kind::kHard ? cache_->pinned_ : cache_->softly_pinned_;
   for (const Blob& blob : blobs_) {
-    auto it = cache_->pinned_.find(blob.sha256);
+    auto it = all.find(blob.sha256);
     if (--it->second.count == 0) {
-      cache_->pinned_.erase(it);
+      all.erase(it);
     }
   }
 }
@@ -331,16 +334,17 @@ absl::Status WeightCache::MakeRoom() {
         .Limit("cache_bytes=" + std::to_string(limit_bytes_))
         .Hint("raise --cache-limit, or give this worker fewer layers");
   }
-  std::vector<std::pair<int64_t, std::string>> evictable;
+  std::vector<std::tuple<bool, int64_t, std::string>> evictable;
   uint64_t others = 0;
   for (const auto& [path, file] : files_) {
-    if (pinned_.count(DigestOfPath(path)) == 0) {
-      evictable.emplace_back(file.used_ns, path);
+    const std::string digest = DigestOfPath(path);
+    if (pinned_.count(digest) == 0) {
+      evictable.emplace_back(softly_pinned_.count(digest) > 0, file.used_ns, path);
       others += file.bytes;
     }
   }
   std::sort(evictable.begin(), evictable.end());
-  for (const auto& [used, path] : evictable) {
+  for (const auto& [softly, used, path] : evictable) {
     if (pinned + others <= limit_bytes_) {
       break;
     }
@@ -354,7 +358,44 @@ absl::Status WeightCache::MakeRoom() {
   return absl::OkStatus();
 }
 
-bool WeightCache::HasFile(const std::string& path, uint64_t bytes) {
+std::optional<Blob> WeightCache::Find(const std::string& sha256) const {
+  if (!IsDigest(sha256)) {
+    return std::nullopt;
+  }
+  MutexLock lock(&mutex_);
+  const auto it = files_.find(PathOf(sha256));
+  return it == files_.end() ? std::nullopt : std::optional(Blob{sha256, it->second.bytes});
+}
+
+bool WeightCache::HasPacked(const Blob& packed) const {
+  return HasFile(PackedPathOf(packed.sha256), packed.bytes);
+}
+
+void WeightCache::DeletePacked(const std::vector<Blob>& packed) {
+  MutexLock lock(&mutex_);
+  for (const Blob& blob : packed) {
+    const std::string path = PackedPathOf(blob.sha256);
+    const bool pinned = pinned_.contains(blob.sha256) || softly_pinned_.contains(blob.sha256);
+    if (!pinned && unlink(path.c_str()) == 0) {
+      EraseFile(path);
+    }
+  }
+}
+
+std::vector<std::string> WeightCache::Blobs() const {
+  const std::string folder = directory_ + "/sha256/";
+  std::vector<std::string> blobs;
+  MutexLock lock(&mutex_);
+  for (auto it = files_.lower_bound(folder); it != files_.end() && it->first.starts_with(folder);
+       ++it) {
+    if (!it->first.ends_with(kPartial)) {
+      blobs.push_back(DigestOfPath(it->first));
+    }
+  }
+  return blobs;
+}
+
+bool WeightCache::HasFile(const std::string& path, uint64_t bytes) const {
   MutexLock lock(&mutex_);
   const auto it = files_.find(path);
   return it != files_.end() && it->second.bytes == bytes;
@@ -375,7 +416,9 @@ void WeightCache::TouchFile(const std::string& path, uint64_t bytes) {
 }
 
 void WeightCache::SetFile(const std::string& path, const File& file) {
-  File& known = files_[path];
+  const auto [it, comes] = files_.try_emplace(path);
+  changes_ += comes && !path.ends_with(kPartial) ? 1 : 0;
+  File& known = it->second;
   bytes_ += file.bytes - known.bytes;  // Modulo 2^64, so it may shrink.
   known = file;
 }
@@ -384,6 +427,7 @@ void WeightCache::EraseFile(const std::string& path) {
   if (const auto it = files_.find(path); it != files_.end()) {
     bytes_ -= it->second.bytes;
     files_.erase(it);
+    changes_ += path.ends_with(kPartial) ? 0 : 1;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -34,10 +35,12 @@ class WeightCache;
 // (CACHE_IO). `what` as in "cannot write".
 absl::Status CacheIoError(const std::string& what, const std::string& path, int error);
 
-// Keeps blobs, and packed weights by their key, from being evicted.
+// Keeps blobs, and packed weights by their key, from being evicted; a soft one only as long as
+// something else can be.
 class CachePin {
  public:
-  CachePin(WeightCache* cache, std::vector<Blob> blobs);
+  enum class Kind { kHard, kSoft };
+  CachePin(WeightCache* cache, std::vector<Blob> blobs, Kind kind = Kind::kHard);
   ~CachePin();
   CachePin(const CachePin&) = delete;
   CachePin& operator=(const CachePin&) = delete;
@@ -45,6 +48,7 @@ class CachePin {
  private:
   WeightCache* const cache_;
   const std::vector<Blob> blobs_;
+  const Kind kind_;
 };
 
 // A verified blob, mapped read-only. Any thread.
@@ -117,9 +121,21 @@ class WeightCache {
   // Begins, or goes on with, a blob that is not there. BAD_DIGEST, or as CacheIoError.
   absl::StatusOr<std::unique_ptr<BlobWriter>> Write(const Blob& blob);
 
-  // Evicts what was used longest ago and is not pinned, until all pinned blobs fit beside what
-  // stays. RESOURCE_EXHAUSTED (CACHE_LIMIT) when the pinned blobs alone exceed the limit.
+  // Evicts what was used longest ago and is not pinned, and then what is pinned softly, until all
+  // pinned blobs fit beside what stays. RESOURCE_EXHAUSTED (CACHE_LIMIT) when the hard pins alone
+  // exceed the limit.
   absl::Status MakeRoom();
+
+  // A blob of which all is there, unchecked.
+  std::optional<Blob> Find(const std::string& sha256) const;
+  // Whether packed weights are there, unchecked.
+  bool HasPacked(const Blob& packed) const;
+  // Deletes these packed weights, but for what is pinned.
+  void DeletePacked(const std::vector<Blob>& packed);
+  // Digests of all blobs that are there, in order.
+  std::vector<std::string> Blobs() const;
+  // Counts up when a blob or packed weights come or go.
+  uint64_t changes() const { return changes_; }
 
   // On disk now, partial files included. Never waits for the disk.
   uint64_t bytes() const { return bytes_; }
@@ -146,7 +162,7 @@ class WeightCache {
   };
 
   // Whether it is there, with so many bytes.
-  bool HasFile(const std::string& path, uint64_t bytes) STRATA_EXCLUDES(mutex_);
+  bool HasFile(const std::string& path, uint64_t bytes) const STRATA_EXCLUDES(mutex_);
   // It was spoilt.
   void DeleteFile(const std::string& path) STRATA_EXCLUDES(mutex_);
   // Counts the file as used now.
@@ -158,14 +174,16 @@ class WeightCache {
   const std::string directory_;
   const uint64_t limit_bytes_;
   std::atomic<uint64_t> bytes_ = 0;
-  Mutex mutex_;
+  std::atomic<uint64_t> changes_ = 0;
+  mutable Mutex mutex_;
   std::map<std::string, File> files_ STRATA_GUARDED_BY(mutex_);  // By path.
   std::set<std::string> verified_ STRATA_GUARDED_BY(mutex_);
   struct Pinned {
     uint64_t count = 0;
     uint64_t bytes = 0;
   };
-  std::map<std::string, Pinned> pinned_ STRATA_GUARDED_BY(mutex_);  // By digest.
+  std::map<std::string, Pinned> pinned_ STRATA_GUARDED_BY(mutex_);         // By digest.
+  std::map<std::string, Pinned> softly_pinned_ STRATA_GUARDED_BY(mutex_);  // Likewise.
 };
 
 }  // namespace strata
