@@ -84,6 +84,7 @@ absl::Status ClusterState::Join(const v1::NodeInfo& info, TimePoint now) {
     other.links.erase(info.name());
     other.measuring.erase(info.name());
   }
+  holders_->OnJoined(info.name(), info.incarnation(), info.address());
   return absl::OkStatus();
 }
 
@@ -117,6 +118,7 @@ bool ClusterState::Leave(const std::string& name, uint64_t incarnation) {
   it->second.alive = false;
   it->second.links.clear();
   ForgetMeasuresOf(name);
+  holders_->OnLost(name);
   return true;
 }
 
@@ -135,6 +137,7 @@ std::vector<std::string> ClusterState::Expire(TimePoint now) {
       node.alive = false;
       node.links.clear();
       ForgetMeasuresOf(name);
+      holders_->OnLost(name);
       lapsed.push_back(name);
     }
   }
@@ -155,6 +158,7 @@ absl::Status ClusterState::Remove(const std::string& name) {
             "unload NAME`, or use --force");
   }
   nodes_.erase(name);
+  holders_->OnLost(name);
   for (auto& [other_name, other] : nodes_) {
     other.links.erase(name);
     other.measuring.erase(name);
@@ -317,6 +321,13 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
   return cluster;
 }
 
+void ClusterState::SetStandbyBytes(const std::map<std::string, uint64_t>& bytes) {
+  for (auto& [name, node] : nodes_) {
+    const auto it = bytes.find(name);
+    node.standby_bytes = it == bytes.end() ? 0 : it->second;
+  }
+}
+
 v1::Node ClusterState::Describe(const NodeRecord& node, TimePoint now) const {
   v1::Node out;
   out.set_name(node.info.name());
@@ -345,6 +356,13 @@ v1::Node ClusterState::Describe(const NodeRecord& node, TimePoint now) const {
   out.set_platform(node.info.platform());
   out.set_cache_bytes(node.heartbeat.cache_bytes());
   out.set_fetched_bytes(node.heartbeat.fetched_bytes());
+  out.set_fetched_from_workers_bytes(node.heartbeat.fetched_from_workers_bytes());
+  out.set_sent_bytes(node.heartbeat.sent_bytes());
+  out.set_bad_blobs(node.heartbeat.bad_blobs());
+  out.set_standby_bytes(node.standby_bytes);
+  const auto [blobs, layers] = holders_->CountsOf(node.info.name());
+  out.set_cached_blobs(blobs);
+  out.set_packed_layers(layers);
   if (node.heartbeat.has_disk_free_bytes()) {
     out.set_disk_free_bytes(node.heartbeat.disk_free_bytes());
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "coordinator/cluster/problem_list.h"
+#include "coordinator/cluster/weight_holders.h"
 #include "coordinator/planner/planner.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/membership.pb.h"
@@ -43,7 +45,8 @@ struct NodeRecord {
   std::map<std::string, LinkMeasure> links;  // From here, by peer; "" is the coordinator.
   // Links that it was asked to measure and has said nothing of yet, by peer; since when.
   std::map<std::string, TimePoint> measuring;
-  TimePoint last_measured{};  // When it last said something of one.
+  TimePoint last_measured{};   // When it last said something of one.
+  uint64_t standby_bytes = 0;  // Of its cache, kept for other nodes' layers.
   // Memory taken by each deployment, in bytes, with what `node list` says of it.
   struct Placement {
     uint64_t bytes = 0;
@@ -105,6 +108,11 @@ class ClusterState {
                TimePoint now);
   void SetPlacement(const std::string& name, uint64_t deployment, NodeRecord::Placement placement);
   void ClearPlacement(uint64_t deployment);
+  // By node; others keep nothing.
+  void SetStandbyBytes(const std::map<std::string, uint64_t>& bytes);
+
+  // Which live nodes have which weights. Any thread may use it.
+  WeightHolders* holders() const { return holders_.get(); }
 
   const NodeRecord* Find(const std::string& name) const;
   const std::map<std::string, NodeRecord>& nodes() const { return nodes_; }
@@ -133,6 +141,7 @@ class ClusterState {
   const ClusterOptions options_;
   std::optional<TimePoint> last_expire_;
   std::map<std::string, NodeRecord> nodes_;
+  const std::unique_ptr<WeightHolders> holders_ = std::make_unique<WeightHolders>();
 };
 
 }  // namespace strata

@@ -92,6 +92,9 @@ bool Members::OnMessage(const std::string& node, uint64_t incarnation,
         d->pipeline()->OnLinkFault(node, message.link_fault());
       }
       return true;
+    case v1::WorkerMessage::kCacheContents:
+      cluster_->holders()->OnContents(node, message.cache_contents());
+      return true;
     default:
       return false;
   }
