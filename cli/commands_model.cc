@@ -145,6 +145,21 @@ absl::Status ListModels(const Context& context) {
   return absl::OkStatus();
 }
 
+void PrintStandby(const v1::Model& model, std::ostream* out) {
+  *out << "\nKept on other nodes (--standby " << model.options().standby() << ")\n";
+  Table table({"LAYERS", "OF", "ON", "STATE", ">ON DISK", "PROBLEM"});
+  for (const v1::StandbyLayers& layers : model.standby()) {
+    const uint32_t count = layers.last_layer() - layers.first_layer() + 1;
+    table.AddRow({std::to_string(layers.first_layer()) + "-" + std::to_string(layers.last_layer()),
+                  Printable(layers.of_node()),
+                  layers.node().empty() ? "-" : Printable(layers.node()),
+                  layers.state() + " (" + std::to_string(layers.layers_done()) + " of " +
+                      std::to_string(count) + ")",
+                  FormatSize(layers.bytes()), Printable(layers.problem())});
+  }
+  table.Print(out, "  ");
+}
+
 void PrintModel(const v1::Model& model, std::ostream& out) {
   out << model.name() << " is " << model.state() << "\n";
   if (!model.problem().empty()) {
@@ -165,6 +180,9 @@ void PrintModel(const v1::Model& model, std::ostream& out) {
   if (model.has_plan()) {
     out << "\n";
     PrintPlan(model.plan(), &out);
+  }
+  if (model.standby_size() > 0) {
+    PrintStandby(model, &out);
   }
 }
 

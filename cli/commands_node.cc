@@ -53,10 +53,17 @@ void PrintNode(const v1::Node& node, std::ostream& out) {
       << "  measured     " << ReadsText(node) << " read, " << ComputesText(node) << "\n"
       << "  weight cache " << FormatSize(node.cache_bytes()) << ", "
       << FormatSize(node.fetched_bytes()) << " fetched since start";
+  if (node.fetched_from_workers_bytes() != 0) {
+    out << ", " << FormatSize(node.fetched_from_workers_bytes()) << " of it from other workers";
+  }
   if (node.has_disk_free_bytes()) {
     out << ", " << FormatSize(node.disk_free_bytes()) << " free on its disk";
   }
   out << "\n"
+      << "  weights      " << Counted(node.cached_blobs(), "tensor") << ", "
+      << Counted(node.packed_layers(), "packed layer") << ", " << FormatSize(node.standby_bytes())
+      << " kept for other nodes' layers, " << FormatSize(node.sent_bytes())
+      << " sent to other workers\n"
       << "  heartbeat    " << Rounded(node.heartbeat_age_ms()) << " ms ago\n";
   for (const std::string& model : node.models()) {
     out << "  holds        " << Said(model) << "\n";

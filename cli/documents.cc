@@ -62,6 +62,7 @@ Json OptionsDocument(const v1::LoadOptions& options) {
       {"activations", Word(v1::Activations_Name(options.activations()), "ACTIVATIONS_", "auto")},
       {"kv_dtype", Word(v1::KvDtype_Name(options.kv_dtype()), "KV_DTYPE_", "f16")},
       {"recovery", Word(v1::Recovery_Name(options.recovery()), "RECOVERY_", "wait")},
+      {"standby", options.standby()},
       {"nodes", Strings(options.nodes())},
       {"layers", std::move(layers)}};
 }
@@ -124,6 +125,12 @@ Json NodeDocument(const v1::Node& node) {
   document["platform"] = node.platform();
   document["cache_bytes"] = node.cache_bytes();
   document["fetched_bytes"] = node.fetched_bytes();
+  document["fetched_from_workers_bytes"] = node.fetched_from_workers_bytes();
+  document["sent_bytes"] = node.sent_bytes();
+  document["bad_blobs"] = node.bad_blobs();
+  document["cached_blobs"] = node.cached_blobs();
+  document["packed_layers"] = node.packed_layers();
+  document["standby_bytes"] = node.standby_bytes();
   document["disk_free_bytes"] =
       node.has_disk_free_bytes() ? Json(node.disk_free_bytes()) : Json(nullptr);
   document["heartbeat_age_ms"] = node.heartbeat_age_ms();
@@ -181,6 +188,17 @@ Json ModelDocument(const v1::Model& model) {
                               {"inter_token_target_ms", scheduling.inter_token_target_ms()}};
   }
   document["plan"] = model.has_plan() ? PlanDocument(model.plan()) : Json();
+  document["standby"] = ListOf(model.standby(), [](const v1::StandbyLayers& layers) {
+    return Json{{"first_layer", layers.first_layer()},
+                {"last_layer", layers.last_layer()},
+                {"of_node", layers.of_node()},
+                {"node", TextOrNull(layers.node())},
+                {"state", layers.state()},
+                {"layers_done", layers.layers_done()},
+                {"bytes", layers.bytes()},
+                {"problem", TextOrNull(layers.problem())},
+                {"problem_reason", TextOrNull(layers.problem_reason())}};
+  });
   document["options"] = model.has_options() ? OptionsDocument(model.options()) : Json();
   return document;
 }

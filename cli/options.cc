@@ -429,6 +429,11 @@ void PlacementOptions::AddTo(CLI::App* app) {
             "move, and wait\n"
             "with --nodes or --layers")
       ->group(group);
+  AddCount(
+      app, "--standby", &standby, 0, 16,
+      "Keep packed weights of every layer on the disks of\nso many other nodes too, so that the "
+      "loss of one\nmoves no weights; default 0")
+      ->group(group);
   AddText(app, "--tool-format", &tool_format, "NAME",
           "How answers write calls of tools: auto, none or\na name of docs/API.md; default auto")
       ->group(group);
@@ -464,6 +469,7 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
   if (recovery == "wait") options->set_recovery(v1::RECOVERY_WAIT);
   if (recovery == "move") options->set_recovery(v1::RECOVERY_MOVE);
   if (recovery == "off") options->set_recovery(v1::RECOVERY_OFF);
+  options->set_standby(standby.value_or(0));
   options->set_tool_format(tool_format);
   options->set_reasoning_format(reasoning_format);
   return layers.empty() ? absl::OkStatus() : ApplyLayers(layers, options);

@@ -102,6 +102,7 @@ struct PlacementOptions {
   std::string tool_format;
   std::string reasoning_format;
   std::string recovery;
+  std::optional<uint32_t> standby;
 
   void AddTo(CLI::App* app);
   absl::Status Apply(v1::LoadOptions* options) const;

@@ -127,7 +127,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   options.outside_problems = [&disk] { return disk.Problems(); };
   Coordinator coordinator(options, &transport, &clock, &store, &models, term, cluster_id);
   MembershipService membership(MembershipOptionsOf(f), coordinator.membership(), &blobs,
-                               &transport);
+                               coordinator.weight_holders(), &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);

@@ -53,7 +53,7 @@ class CoordinatorBackend : public HttpBackend {
       known.insert(model->name);
     }
     coordinator_->metrics()->KeepOnly(known);
-    return coordinator_->metrics()->Text(models);
+    return coordinator_->metrics()->Text(models, coordinator_->weight_holders()->sent_bytes());
   }
   std::shared_ptr<HttpGeneration> NewGeneration(const GenerationOptions& options,
                                                 GenerationReceiver* receiver) override {

@@ -30,7 +30,7 @@ void Metrics::KeepOnly(const std::set<std::string>& models) {
   std::erase_if(series_, [&](const auto& entry) { return !models.contains(entry.first); });
 }
 
-std::string Metrics::Text(const std::vector<ModelSnapshot>& models) {
+std::string Metrics::Text(const std::vector<ModelSnapshot>& models, uint64_t weights_sent_bytes) {
   for (const ModelSnapshot& snapshot : models) {
     SeriesOf(snapshot.model);
   }
@@ -50,6 +50,12 @@ std::string Metrics::Text(const std::vector<ModelSnapshot>& models) {
                     {}};
   heap.metric.push_back(GaugeSample({}, static_cast<double>(HeapBytes())));
   families.push_back(std::move(heap));
+  MetricFamily sent{"strata_weights_sent_bytes_total",
+                    "Bytes of weights that the coordinator sent to workers.",
+                    prometheus::MetricType::Counter,
+                    {}};
+  sent.metric.push_back(CounterSample({}, static_cast<double>(weights_sent_bytes)));
+  families.push_back(std::move(sent));
   std::vector<MetricFamily> aliases = AliasesOf(families);
   std::move(aliases.begin(), aliases.end(), std::back_inserter(families));
   std::ostringstream out;

@@ -33,8 +33,8 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   // The text that Prometheus scrapes: own names, then their aliases. The models in `models` are
-  // there from the first scrape on, with zeros.
-  std::string Text(const std::vector<ModelSnapshot>& models);
+  // there from the first scrape on, with zeros. `weights_sent_bytes`: to workers, since the start.
+  std::string Text(const std::vector<ModelSnapshot>& models, uint64_t weights_sent_bytes = 0);
 
   ConstraintMetrics* constraints() { return &constraints_; }
 

@@ -8,6 +8,7 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/footprint/footprint.h"
+#include "common/layer_weights.h"
 #include "common/limits.h"
 #include "common/model/gpt_oss_experts.h"
 #include "common/status.h"
@@ -253,6 +254,47 @@ absl::Status ReserveHost(const v1::Load& load, uint64_t bytes, uint64_t staged,
 
 }  // namespace
 
+std::string KeyOfLayer(const v1::Load& load) {
+  std::vector<std::string> tensors;
+  for (const v1::TensorBlob& tensor : load.tensors()) {
+    tensors.push_back(tensor.sha256());
+  }
+  return LayerWeightsKey(load.numerics_class(), load.stage() == 0,
+                         load.stage() + 1 == load.stage_count(), std::move(tensors));
+}
+
+namespace {
+
+// Has the cache remember of each layer of a stage what its next load reads.
+void RecordLayers(const v1::Load& load, const StageRequest& request, const PackedFiles& packed,
+                  KeptLayers* layers) {
+  const StageSpec& spec = request.spec;
+  std::map<std::string_view, const Blob*> blobs;
+  for (const BlobTensor& tensor : request.tensors) {
+    blobs[tensor.name] = &tensor.blob;
+  }
+  const auto has = [&](const std::string& name) { return blobs.contains(name); };
+  for (uint32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
+    const bool embeds = spec.embeds && layer == spec.first_layer;
+    const bool heads = spec.heads && layer == spec.last_layer;
+    std::set<std::string> digests;
+    KeptLayer kept;
+    for (const StageTensor& need : TensorsOf(spec.model, layer, layer, embeds, heads, has)) {
+      const auto it = blobs.find(need.name);
+      if (it != blobs.end() && digests.insert(it->second->sha256).second &&
+          !packed.sources().contains(it->second->sha256)) {
+        kept.blobs.push_back(*it->second);
+      }
+    }
+    kept.packed = packed.FilesOf(digests);
+    layers->Record(
+        LayerWeightsKey(load.numerics_class(), embeds, heads, {digests.begin(), digests.end()}),
+        std::move(kept));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
                                       LoadCounters* counters, Cancellation* cancel) {
   ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, *context.backend));
@@ -290,6 +332,10 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
     }
   }
   stage.pin = std::make_unique<CachePin>(context.cache, std::move(wanted));
+  stage.packed_status = packed.write_status();
+  if (context.keep_packed && context.layers != nullptr && stage.packed_status.ok()) {
+    RecordLayers(load, request, packed, context.layers);
+  }
   // What it really took, scratch and all.
   RETURN_IF_ERROR(ReserveMemory(load, stage.shard->MemoryBytes(),
                                 FormatSize(stage.shard->MemoryBytes()) + " once packed", context));

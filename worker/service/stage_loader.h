@@ -16,6 +16,7 @@
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/weights/blob_fetcher.h"
+#include "worker/weights/kept_layers.h"
 #include "worker/weights/mapped_weights.h"
 
 namespace strata {
@@ -56,6 +57,7 @@ struct LoadedStage {
   // Keeps cached, while it is loaded, what its next load wants: packed weights, and the blobs of
   // what is not kept packed.
   std::unique_ptr<CachePin> pin;
+  absl::Status packed_status;  // Why not all packed weights were kept; ok: they were, or need not.
 };
 
 // What a load uses; all outlives it.
@@ -64,7 +66,8 @@ struct LoadContext {
   WeightCache* cache = nullptr;
   BlobFetcher* fetcher = nullptr;
   BlobClient* client = nullptr;
-  bool keep_packed = true;  // In the cache, for the next load.
+  bool keep_packed = true;       // In the cache, for the next load.
+  KeptLayers* layers = nullptr;  // Told what a load has kept, where packed weights are kept.
   // Sets `bytes` aside in place of what was before, unless more than is free of --memory. Returns
   // what is free for this stage.
   std::function<uint64_t(uint64_t bytes)> reserve_memory;
@@ -73,6 +76,9 @@ struct LoadContext {
   std::function<uint64_t(uint64_t bytes)> reserve_host_memory;
   std::function<void(const std::string&)> log;  // A line that people should know.
 };
+
+// What the cache calls the layer of a Load with one layer alone.
+std::string KeyOfLayer(const v1::Load& load);
 
 // Reads what was kept packed, fetches and packs the rest. Errors: those of CheckLoad and
 // BlobFetcher, RESOURCE_EXHAUSTED (MEMORY_LIMIT), CANCELLED, or the backend's.

@@ -34,6 +34,18 @@ constexpr NodeInfo kNode[] = {
     {"strata_worker_fetched_bytes_total", "Bytes of weights that were fetched.",
      MetricType::Counter,
      [](const WorkerReport& r) { return static_cast<double>(r.fetched_bytes); }},
+    {"strata_worker_fetched_from_workers_bytes_total",
+     "Bytes of weights that came from other workers.", MetricType::Counter,
+     [](const WorkerReport& r) { return static_cast<double>(r.weight_traffic.fetched_bytes); }},
+    {"strata_worker_weights_sent_bytes_total", "Bytes of weights that went to other workers.",
+     MetricType::Counter,
+     [](const WorkerReport& r) { return static_cast<double>(r.weight_traffic.sent_bytes); }},
+    {"strata_worker_bad_blobs_total",
+     "Weights that came from other workers with another digest, and were thrown away.",
+     MetricType::Counter,
+     [](const WorkerReport& r) { return static_cast<double>(r.weight_traffic.bad_blobs); }},
+    {"strata_worker_standby_bytes", "Of the cache, what is kept for other nodes' layers.",
+     MetricType::Gauge, [](const WorkerReport& r) { return static_cast<double>(r.standby_bytes); }},
 };
 
 struct StageInfo {

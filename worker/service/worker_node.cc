@@ -32,13 +32,19 @@ WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
     : options_(std::move(options)),
       parts_(parts),
       disk_(parts.cache->directory(), kLookAtDiskEvery),
+      layers_(parts.cache, parts.backend->name() + " " + parts.backend->facts().kind),
+      cache_teller_(parts.cache, &layers_),
       measurer_(parts.measure),
       stages_(options_.name, this),
       reference_(LayerReference::Parts{.node = options_.name,
                                        .context = ContextOf([this](Memory memory, uint64_t bytes) {
-                                         return ReserveForReference(memory, bytes);
+                                         return ReserveAside(memory, &for_reference_, bytes);
                                        }),
                                        .compute = &compute_}),
+      keeper_(LayerKeeper::Parts{.node = options_.name,
+                                 .context = KeepingContext(),
+                                 .limit_bytes = options_.standby_limit_bytes,
+                                 .disk_free_bytes = [this] { return disk_.free_bytes(); }}),
       reaper_([this](StageId stage, uint64_t frames_discarded) {
         MutexLock lock(&mutex_);
         stages_.OnGone(stage, frames_discarded);
@@ -75,12 +81,14 @@ void WorkerNode::EndLife() {
   joined_ = false;
   measurer_.Clear();
   reference_.End(absl::OkStatus());  // Who would hear of it is gone.
+  keeper_.End();
   stages_.EndLife();
 }
 
 void WorkerNode::Leave() {
   MutexLock lock(&mutex_);
   stages_.Leave();
+  keeper_.End();
   reference_.End(Error(absl::StatusCode::kUnavailable, "NODE_STOPPED",
                        "node '" + options_.name + "' is being stopped")
                      .Hint("run the check again, with another worker"));
@@ -130,6 +138,10 @@ WorkerReport WorkerNode::Report() const {
   report.heap_bytes = HeapBytes();
   report.cache_bytes = parts_.cache->bytes();
   report.fetched_bytes = parts_.fetcher->fetched_bytes();
+  report.standby_bytes = keeper_.bytes();
+  if (parts_.weight_traffic != nullptr) {
+    report.weight_traffic = parts_.weight_traffic();
+  }
   std::vector<std::shared_ptr<StageTask>> tasks;
   {
     MutexLock lock(&mutex_);
@@ -155,7 +167,7 @@ v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
     heartbeat = stages_.Heartbeat(term);
     if (options_.host_memory_bytes != 0) {
       heartbeat.set_device_used_bytes(options_.fixed_bytes + stages_.BytesBeside(0) +
-                                      reference_bytes_);
+                                      for_reference_.device_bytes + for_keeper_.device_bytes);
     }
     tasks = Placed();
   }
@@ -165,6 +177,12 @@ v1::Heartbeat WorkerNode::MakeHeartbeat(uint64_t term) const {
   heartbeat.set_used_bytes(ResidentMemoryBytes());
   heartbeat.set_cache_bytes(parts_.cache->bytes());
   heartbeat.set_fetched_bytes(parts_.fetcher->fetched_bytes());
+  if (parts_.weight_traffic != nullptr) {
+    const WeightTraffic traffic = parts_.weight_traffic();
+    heartbeat.set_fetched_from_workers_bytes(traffic.fetched_bytes);
+    heartbeat.set_sent_bytes(traffic.sent_bytes);
+    heartbeat.set_bad_blobs(traffic.bad_blobs);
+  }
   if (const std::optional<uint64_t> free_bytes = disk_.free_bytes()) {
     heartbeat.set_disk_free_bytes(*free_bytes);
   }
@@ -201,6 +219,10 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
     measurer_.Add(message.measure_peer(), outbox_);
   } else if (message.has_compute_layers()) {
     reference_.OnMessage(message.compute_layers(), outbox_);
+  } else if (message.has_keep_layer()) {
+    keeper_.OnKeep(message.keep_layer(), outbox_);
+  } else if (message.has_drop_layers()) {
+    keeper_.OnDrop(message.drop_layers());
   }
 }
 
@@ -296,24 +318,16 @@ uint64_t WorkerNode::FreeFor(Memory memory, StageId stage) const {
   const bool host = memory == Memory::kHost;
   const uint64_t all = host ? options_.host_memory_bytes : options_.memory_bytes;
   const uint64_t fixed = host ? options_.host_fixed_bytes : options_.fixed_bytes;
-  const uint64_t reference = host ? reference_host_bytes_ : reference_bytes_;
-  const uint64_t used = fixed + (stage != 0 ? reference : 0) +
+  const uint64_t aside = for_reference_.of(memory) + for_keeper_.of(memory);
+  const uint64_t used = fixed + (stage != 0 ? aside : 0) +
                         (host ? stages_.HostBytesBeside(stage) : stages_.BytesBeside(stage));
   return all > used ? all - used : 0;
 }
 
 uint64_t WorkerNode::Reserve(Memory memory, StageTask* task, uint64_t bytes) {
   MutexLock lock(&mutex_);
-  uint64_t free = FreeFor(memory, task->id);
-  if (bytes > free && bytes <= free + reference_bytes(memory)) {
-    reference_.End(Error(absl::StatusCode::kAborted, "CHECK_GAVE_WAY",
-                         "node '" + options_.name + "' needed the memory to load a model")
-                       .Hint("run the check again, or have another worker compute with --node"));
-    while (reference_bytes(memory) > 0 && !task->cancel.cancelled()) {
-      changed_.WaitFor(&mutex_, kTick);
-    }
-    free = FreeFor(memory, task->id);
-  }
+  MakeRoom(memory, *task, bytes);
+  const uint64_t free = FreeFor(memory, task->id);
   if (bytes > free) {
     return free;
   }
@@ -325,14 +339,45 @@ uint64_t WorkerNode::Reserve(Memory memory, StageTask* task, uint64_t bytes) {
   return free;
 }
 
-uint64_t WorkerNode::ReserveForReference(Memory memory, uint64_t bytes) {
+void WorkerNode::MakeRoom(Memory memory, const StageTask& task, uint64_t bytes) {
+  if (bytes > FreeFor(memory, task.id) + for_reference_.of(memory) + for_keeper_.of(memory)) {
+    return;  // It would not help.
+  }
+  const auto wants = [&](const Aside& aside) STRATA_REQUIRES(mutex_) {
+    return aside.of(memory) > 0 && bytes > FreeFor(memory, task.id) && !task.cancel.cancelled();
+  };
+  while (wants(for_keeper_)) {
+    keeper_.Interrupt(Error(absl::StatusCode::kAborted, "GAVE_WAY",
+                            "node '" + options_.name + "' needed the memory to load a model")
+                          .Hint("it is tried again"));
+    changed_.WaitFor(&mutex_, kTick);
+  }
+  while (wants(for_reference_)) {
+    reference_.End(Error(absl::StatusCode::kAborted, "CHECK_GAVE_WAY",
+                         "node '" + options_.name + "' needed the memory to load a model")
+                       .Hint("run the check again, or have another worker compute with --node"));
+    changed_.WaitFor(&mutex_, kTick);
+  }
+}
+
+uint64_t WorkerNode::ReserveAside(Memory memory, Aside* aside, uint64_t bytes) {
   MutexLock lock(&mutex_);
-  const uint64_t free = FreeFor(memory, 0);
+  const uint64_t others = for_reference_.of(memory) + for_keeper_.of(memory) - aside->of(memory);
+  const uint64_t all = FreeFor(memory, 0);
+  const uint64_t free = all > others ? all - others : 0;
   if (bytes <= free) {
-    reference_bytes(memory) = bytes;
+    aside->of(memory) = bytes;
     changed_.NotifyAll();
   }
   return free;
+}
+
+LoadContext WorkerNode::KeepingContext() {
+  LoadContext context = ContextOf(
+      [this](Memory memory, uint64_t bytes) { return ReserveAside(memory, &for_keeper_, bytes); });
+  context.keep_packed = options_.keep_packed;
+  context.layers = &layers_;
+  return context;
 }
 
 LoadContext WorkerNode::ContextOf(
@@ -358,6 +403,7 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
   LoadContext context = ContextOf(
       [this, task](Memory memory, uint64_t bytes) { return Reserve(memory, task.get(), bytes); });
   context.keep_packed = options_.keep_packed;
+  context.layers = &layers_;
   const absl::Status status = task->LoadAndHost(context, {.node = options_.name,
                                                           .coordinator = options_.coordinator,
                                                           .clock = parts_.clock,
@@ -394,6 +440,22 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
   stages_.OnLoaded(task->id, task->Progress(), status, task->Bytes());
 }
 
+void WorkerNode::TellCache() {
+  std::shared_ptr<Outbox> outbox;
+  uint64_t incarnation = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (!joined_ || outbox_ == nullptr) {
+      return;
+    }
+    outbox = outbox_;
+    incarnation = stages_.incarnation();
+  }
+  for (v1::WorkerMessage& message : cache_teller_.Changes(incarnation)) {
+    outbox->Send(std::move(message));
+  }
+}
+
 void WorkerNode::TickLoop() {
   std::vector<std::shared_ptr<StageTask>> tasks;
   auto last = std::chrono::steady_clock::now();
@@ -407,6 +469,7 @@ void WorkerNode::TickLoop() {
       tasks = Placed();
     }
     TellUnfit();
+    TellCache();
     const auto now = std::chrono::steady_clock::now();
     const nanoseconds passed = std::min<nanoseconds>(now - last, kMostTick);
     last = now;

@@ -20,13 +20,16 @@
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/node/node_stages.h"
+#include "worker/service/cache_teller.h"
 #include "worker/service/frame_link.h"
+#include "worker/service/layer_keeper.h"
 #include "worker/service/layer_reference.h"
 #include "worker/service/outbox.h"
 #include "worker/service/peer_measurer.h"
 #include "worker/service/stage_reaper.h"
 #include "worker/service/worker_report.h"
 #include "worker/weights/blob_fetcher.h"
+#include "worker/weights/kept_layers.h"
 
 namespace strata {
 
@@ -43,7 +46,8 @@ struct WorkerNodeOptions {
   // Where memory_bytes are of a device with memory of its own, the same of the host's; else 0.
   uint64_t host_memory_bytes = 0;
   uint64_t host_fixed_bytes = 0;
-  bool keep_packed = true;  // Weights, in the cache.
+  bool keep_packed = true;           // Weights, in the cache.
+  uint64_t standby_limit_bytes = 0;  // The most of the cache for other nodes' layers; 0: no limit.
   DeviceSpeed speed;
 };
 
@@ -57,6 +61,8 @@ struct WorkerNodeParts {
   const Clock* clock = nullptr;
   // For PeerMeasurer.
   std::function<v1::PeerMeasured(const v1::MeasurePeer&)> measure;
+  // What went between this worker and others; may be null.
+  std::function<WeightTraffic()> weight_traffic;
   // A step hangs (ShardHostEvents::OnStepHangs): ends the process, so that whoever keeps it running
   // starts it anew.
   std::function<void()> give_up;
@@ -83,8 +89,8 @@ class WorkerNode : public LinkHandler, private NodeHost {
   WorkerReport Report() const;
   v1::Heartbeat MakeHeartbeat(uint64_t term) const;
 
-  // One of Registered, Load, Unload, Fence, MeasurePeer and ComputeLayers; others are ignored. Does
-  // not wait.
+  // One of Registered, Load, Unload, Fence, MeasurePeer, ComputeLayers, KeepLayer and DropLayers;
+  // others are ignored. Does not wait.
   void OnMessage(const v1::CoordinatorMessage& message);
 
   // LinkHandler.
@@ -109,20 +115,30 @@ class WorkerNode : public LinkHandler, private NodeHost {
   // what fails by it is told, so that the device is to blame and no request.
   void TellUnfit();
   std::vector<std::shared_ptr<StageTask>> Placed() const STRATA_REQUIRES(mutex_);
+  LoadContext KeepingContext();
   LoadContext ContextOf(std::function<uint64_t(Memory memory, uint64_t bytes)> reserve) const;
-  // What is free of --memory (or --host-memory) for a stage, or, with 0, for reference_.
+  // What is set aside for single layers, beside all stages.
+  struct Aside {
+    uint64_t device_bytes = 0;
+    uint64_t host_bytes = 0;
+    uint64_t& of(Memory memory) { return memory == Memory::kHost ? host_bytes : device_bytes; }
+    uint64_t of(Memory memory) const { return memory == Memory::kHost ? host_bytes : device_bytes; }
+  };
+  // What is free of --memory (or --host-memory) for a stage, or, with 0, for single layers.
   uint64_t FreeFor(Memory memory, StageId stage) const STRATA_REQUIRES(mutex_);
-  // LoadContext::reserve_memory, and reserve_host_memory. A check gives way to a stage.
+  // LoadContext::reserve_memory, and reserve_host_memory. Single layers give way to a stage.
   uint64_t Reserve(Memory memory, StageTask* task, uint64_t bytes);
-  uint64_t ReserveForReference(Memory memory, uint64_t bytes);
-  uint64_t& reference_bytes(Memory memory) STRATA_REQUIRES(mutex_) {
-    return memory == Memory::kHost ? reference_host_bytes_ : reference_bytes_;
-  }
+  uint64_t ReserveAside(Memory memory, Aside* aside, uint64_t bytes);
+  // Has single layers end that the stage's load has no room beside.
+  void MakeRoom(Memory memory, const StageTask& task, uint64_t bytes) STRATA_REQUIRES(mutex_);
+  void TellCache();
   void TickLoop();
 
   const WorkerNodeOptions options_;
   const WorkerNodeParts parts_;
   const DiskGauge disk_;
+  KeptLayers layers_;
+  CacheTeller cache_teller_;  // Of the ticker.
   // Stages compute in turns: they share the backend's threads.
   Mutex compute_;
   PeerMeasurer measurer_;
@@ -137,13 +153,13 @@ class WorkerNode : public LinkHandler, private NodeHost {
   NodeStages stages_ STRATA_GUARDED_BY(mutex_);
   // Those that are not taken off.
   std::map<StageId, std::shared_ptr<StageTask>> tasks_ STRATA_GUARDED_BY(mutex_);
-  // Set aside for reference_.
-  uint64_t reference_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
-  uint64_t reference_host_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
+  Aside for_reference_ STRATA_GUARDED_BY(mutex_);
+  Aside for_keeper_ STRATA_GUARDED_BY(mutex_);
   uint64_t term_ STRATA_GUARDED_BY(mutex_) = 0;        // The coordinator's, once it has accepted.
   bool told_unfit_ STRATA_GUARDED_BY(mutex_) = false;  // In this life.
 
   LayerReference reference_;
+  LayerKeeper keeper_;
   StageReaper reaper_;
   std::thread ticker_;  // Last: it uses the others.
 };

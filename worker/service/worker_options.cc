@@ -67,6 +67,10 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "80 % of the available memory", kLeastMemoryBytes);
   flags.Size("cache-limit", &options->cache_limit_bytes,
              "The most that cached weights take on disk, packed ones included", "no limit");
+  flags.Size("standby-limit", &options->standby_limit_bytes,
+             "The most of --cache-limit that packed weights take which are kept for the loss of "
+             "other nodes (--standby of strata model load)",
+             "no limit");
   flags.Choice("packed-cache", &options->packed_cache, {"on", "off"},
                "Whether weights are kept on disk as they were packed, beside what they were made "
                "of, so that the next start only maps them");

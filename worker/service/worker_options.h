@@ -21,9 +21,10 @@ struct WorkerOptions {
   std::string data_dir;
   std::string name;
   uint64_t memory_bytes = 0;
-  bool memory_given = true;        // Else of the default, which is for the host's memory.
-  uint64_t host_memory_bytes = 0;  // Where memory_bytes are a device's own.
-  uint64_t cache_limit_bytes = 0;  // 0: none.
+  bool memory_given = true;          // Else of the default, which is for the host's memory.
+  uint64_t host_memory_bytes = 0;    // Where memory_bytes are a device's own.
+  uint64_t cache_limit_bytes = 0;    // 0: none.
+  uint64_t standby_limit_bytes = 0;  // Of these; 0: no limit.
   std::string packed_cache = "on";
   uint64_t threads = 0;  // 0: the usable cores.
   std::string pin = "auto";

@@ -22,10 +22,12 @@
 #include "common/units.h"
 #include "worker/backend/kinds/make_backend.h"
 #include "worker/service/control_client.h"
-#include "worker/service/grpc_blob_client.h"
 #include "worker/service/grpc_link_dialer.h"
+#include "worker/service/grpc_weight_sources.h"
+#include "worker/service/weights_service.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_node.h"
+#include "worker/weights/sourced_blobs.h"
 #include "worker/weights/weight_cache.h"
 
 namespace strata {
@@ -65,10 +67,11 @@ class LateHandler : public LinkHandler {
 // Listens where the flags say, or on the first free port from 7071 of the address that leads to
 // the coordinator.
 absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
-                                                  const Transport& transport, IoService* service) {
+                                                  const Transport& transport,
+                                                  const std::vector<IoService*>& services) {
   if (!options.listen.empty()) {
     RETURN_IF_ERROR(transport.CheckAddress(options.listen, "--listen"));
-    return RpcServer::Start(transport, options.listen, {service});
+    return RpcServer::Start(transport, options.listen, services);
   }
   ASSIGN_OR_RETURN(const HostPort coordinator, ParseHostPort(options.coordinator));
   HostPort local;
@@ -78,7 +81,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const WorkerOptions& options,
     local.port = static_cast<uint16_t>(kFirstPort + i);
     status = CanListen(local);
     if (status.ok()) {
-      auto server = RpcServer::Start(transport, local.ToString(), {service});
+      auto server = RpcServer::Start(transport, local.ToString(), services);
       if (server.ok() || ReasonOf(server.status()) != "ADDRESS_IN_USE") {
         return server;
       }
@@ -229,11 +232,15 @@ absl::Status RunWorker(const WorkerOptions& options) {
   LinkServiceOptions link_options;
   link_options.max_links = static_cast<uint32_t>(options.max_links);
   LinkService links(&handler, link_options);
-  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, Listen(options, transport, &links));
+  BlobFetcher fetcher(cache.get(), {});
+  const auto self = [&handler] { return handler.identity(); };
+  WeightsService weights({}, cache.get(), &fetcher, self);
+  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
+                   Listen(options, transport, {&links, &weights}));
   std::fprintf(stderr, "listening on %s\n", server->address().c_str());
 
-  BlobFetcher fetcher(cache.get(), {});
-  GrpcBlobClient blobs(transport, options.coordinator);
+  GrpcWeightSources sources(transport, options.coordinator, self);
+  SourcedBlobs blobs(&sources, {}, [](const std::string& line) { LogWarn({}, line); });
   GrpcLinkDialer dialer(server->loop(), transport);
   const SystemClock clock;
   WorkerNodeOptions node_options;
@@ -246,6 +253,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   node_options.coordinator = options.coordinator;
   node_options.version = kVersion;
   node_options.keep_packed = options.packed_cache == "on";
+  node_options.standby_limit_bytes = options.standby_limit_bytes;
   ASSIGN_OR_RETURN(
       node_options.speed,
       backend->MeasureSpeed(kMeasureSeconds, MeasuredBytes(kMeasureBytes, options.memory_bytes,
@@ -291,6 +299,11 @@ absl::Status RunWorker(const WorkerOptions& options) {
   parts.blobs = &blobs;
   parts.dialer = &dialer;
   parts.clock = &clock;
+  parts.weight_traffic = [&blobs, &weights]() -> WeightTraffic {
+    return {.fetched_bytes = blobs.from_workers_bytes(),
+            .sent_bytes = weights.sent_bytes(),
+            .bad_blobs = blobs.bad_blobs()};
+  };
   // A thread that hangs cannot be ended in good order.
   parts.give_up = [] { std::_Exit(EXIT_FAILURE); };
   parts.measure = [&transport](const v1::MeasurePeer& peer) { return Measure(transport, peer); };

@@ -23,6 +23,13 @@ struct StageReport {
   RunnerStats runner;
 };
 
+// Weights that went between this worker and others, since the start.
+struct WeightTraffic {
+  uint64_t fetched_bytes = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t bad_blobs = 0;  // Thrown away: another digest.
+};
+
 struct WorkerReport {
   std::string node;
   std::string version;
@@ -36,6 +43,8 @@ struct WorkerReport {
   uint64_t heap_bytes = 0;
   uint64_t cache_bytes = 0;
   uint64_t fetched_bytes = 0;
+  uint64_t standby_bytes = 0;  // Of cache_bytes, kept for other nodes' layers.
+  WeightTraffic weight_traffic;
   std::vector<StageReport> stages;  // Of each model and stage one.
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/app/log.h"
+#include "common/layer_weights.h"
 #include "common/limits.h"
 #include "common/mutex.h"
 #include "common/rpc/address.h"
@@ -21,6 +22,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "coordinator/cluster/weight_holders.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/service/loop/errors.h"
 #include "coordinator/service/nodes/worker_claims.h"
@@ -31,6 +33,8 @@ namespace {
 
 // How long a stream that is refused may take to take its error, before it is cancelled.
 constexpr std::chrono::seconds kTakeRefusal{10};
+// Who does not want a blob from more nodes than that is sent it.
+constexpr int kMostNotFrom = 256;
 
 absl::Status BadInfo(const std::string& what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_NODE_INFO", what);
@@ -50,10 +54,11 @@ absl::Status NotRegistered(std::chrono::milliseconds limit) {
 class MembershipService::Impl {
  public:
   Impl(MembershipOptions options, MembershipHandler* handler, const BlobStore* blobs,
-       const Transport* transport)
+       WeightHolders* holders, const Transport* transport)
       : options_(options),
         handler_(handler),
         blobs_(blobs),
+        holders_(holders),
         transport_(transport),
         transfers_(
             {.threads = options.max_transfers,
@@ -350,6 +355,7 @@ class MembershipService::Impl {
   const MembershipOptions options_;
   MembershipHandler* const handler_;
   const BlobStore* const blobs_;
+  WeightHolders* const holders_;
   const Transport* const transport_;
   std::unique_ptr<AsyncService> service_;
   Mutex mutex_;
@@ -373,7 +379,19 @@ grpc::Status MembershipService::Impl::FetchBlob(CallContext* /*context*/,
                         "offset " + std::to_string(request->offset()) + " in a blob of " +
                             std::to_string(blob->bytes) + " bytes"));
   }
+  WeightHolders::Sending sending(
+      holders_, {.node = request->node(),
+                 .incarnation = request->incarnation(),
+                 .blob = DigestPrefix(request->sha256()),
+                 .may_name = request->may_name_sources() && !request->node().empty() &&
+                             request->not_from_size() <= kMostNotFrom,
+                 .not_from = {request->not_from().begin(), request->not_from().end()}});
   v1::FetchBlobChunk chunk;
+  if (!sending.sources().empty()) {
+    chunk.mutable_sources()->Add(sending.sources().begin(), sending.sources().end());
+    writer->Write(chunk);
+    return grpc::Status::OK;
+  }
   for (uint64_t offset = request->offset(); offset < blob->bytes;) {
     const uint64_t n = std::min<uint64_t>(kBlobChunkBytes, blob->bytes - offset);
     const absl::Status read = blobs_->Read(*blob, offset, n, chunk.mutable_data());
@@ -383,14 +401,17 @@ grpc::Status MembershipService::Impl::FetchBlob(CallContext* /*context*/,
     if (!writer->Write(chunk)) {
       return grpc::Status::OK;  // The worker went away.
     }
+    holders_->CountSent(n);
     offset += n;
   }
+  sending.SentAll();
   return grpc::Status::OK;
 }
 
 MembershipService::MembershipService(MembershipOptions options, MembershipHandler* handler,
-                                     const BlobStore* blobs, const Transport* transport)
-    : impl_(std::make_unique<Impl>(options, handler, blobs, transport)) {}
+                                     const BlobStore* blobs, WeightHolders* holders,
+                                     const Transport* transport)
+    : impl_(std::make_unique<Impl>(options, handler, blobs, holders, transport)) {}
 MembershipService::~MembershipService() = default;
 grpc::Service* MembershipService::NewService() { return impl_->NewService(); }
 void MembershipService::Serve(IoLoop* loop) { impl_->Serve(loop); }

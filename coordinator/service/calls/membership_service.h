@@ -18,6 +18,7 @@
 namespace strata {
 
 class BlobStore;
+class WeightHolders;
 
 struct MembershipOptions {
   // From a control stream's start to its Register, which a worker sends first thing. It is refused
@@ -38,7 +39,7 @@ class MembershipService final : public IoService {
  public:
   // Nothing is owned; all outlive the service.
   MembershipService(MembershipOptions options, MembershipHandler* handler, const BlobStore* blobs,
-                    const Transport* transport);
+                    WeightHolders* holders, const Transport* transport);
   ~MembershipService() override;  // The server has ended.
 
   grpc::Service* NewService() override;

@@ -11,12 +11,14 @@
 #include "coordinator/cluster/problem_list.h"
 #include "coordinator/engine/step_timing.h"
 #include "coordinator/planner/replacement.h"
+#include "coordinator/service/models/layer_caches.h"
 #include "coordinator/service/request/chat_answer.h"
 
 namespace strata {
 namespace {
 
 constexpr uint32_t kDefaultSessions = 4;
+constexpr uint32_t kMostStandby = 16;
 
 // How large steps are at first, a sentence.
 std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
@@ -99,6 +101,12 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
   }
   RETURN_IF_ERROR(CompleteFormats(model, &options));
   RETURN_IF_ERROR(CheckAnswerFormats(options));
+  if (options.standby() > kMostStandby) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_STANDBY",
+                 "a layer is kept on at most " + std::to_string(kMostStandby) + " other nodes")
+        .Limit("standby=" + std::to_string(kMostStandby))
+        .Hint("choose a smaller --standby");
+  }
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
     return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
                  "--kv-dtype bf16 is not supported yet")
@@ -154,14 +162,16 @@ absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::Lo
 absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
                                            const v1::LoadOptions& options,
                                            const PlannerCluster& cluster, const v1::Plan& before,
-                                           nanoseconds step_timeout) {
-  return PlanReplacement({.before = before,
-                          .nodes = cluster.nodes,
-                          .layer_bytes = model.ForPlanner(options).layer_bytes,
-                          .options = options,
-                          .plan = [&](const v1::LoadOptions& asked) {
-                            return ChoosePlacement(model, asked, cluster, step_timeout);
-                          }});
+                                           const WeightHolders& holders, nanoseconds step_timeout) {
+  return PlanReplacement(
+      {.before = before,
+       .nodes = cluster.nodes,
+       .layer_bytes = model.ForPlanner(options).layer_bytes,
+       .caches = CachesOf(LayersOf(model, before.numerics_class().name()), cluster.nodes, holders),
+       .options = options,
+       .plan = [&](const v1::LoadOptions& asked) {
+         return ChoosePlacement(model, asked, cluster, step_timeout);
+       }});
 }
 
 absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster) {

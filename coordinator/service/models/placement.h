@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "coordinator/cluster/cluster_state.h"
+#include "coordinator/cluster/weight_holders.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/service/request/model_runtime.h"
 #include "strata/v1/admin.pb.h"
@@ -24,8 +25,8 @@ struct LoadDefaults {
 };
 
 // The options of a load with nothing left unset. INVALID_ARGUMENT (CONTEXT_EXCEEDED,
-// ALREADY_QUANTIZED, BAD_ACTIVATIONS) or UNIMPLEMENTED (NOT_SUPPORTED) for what the model cannot
-// have.
+// ALREADY_QUANTIZED, BAD_ACTIVATIONS, BAD_STANDBY) or UNIMPLEMENTED (NOT_SUPPORTED) for what the
+// model cannot have.
 absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
                                                     const LoadDefaults& defaults,
                                                     v1::LoadOptions options);
@@ -44,7 +45,7 @@ absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::Lo
 absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
                                            const v1::LoadOptions& options,
                                            const PlannerCluster& cluster, const v1::Plan& before,
-                                           nanoseconds step_timeout);
+                                           const WeightHolders& holders, nanoseconds step_timeout);
 
 // Whether two plans put the same layers on the same nodes with the same KV and numerics.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b);

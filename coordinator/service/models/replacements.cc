@@ -21,8 +21,9 @@ void Replacements::Begin(Deployment* deployment) {
     return;
   }
   tasks_->Run([this, id = deployment->id(), model = *model, before = deployment->plan(),
-               options = deployment->load_options(), cluster = Left(*deployment)] {
-    auto plan = ChooseReplacement(*model, options, cluster, before, step_timeout_);
+               options = deployment->load_options(), cluster = Left(*deployment),
+               holders = cluster_->holders()] {
+    auto plan = ChooseReplacement(*model, options, cluster, before, *holders, step_timeout_);
     loop_->Post([this, id, plan = std::move(plan)] { OnPlanned(id, plan); });
   });
 }

@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kMaxTextBytes = 64;      // Of a version, a backend and the like.
 constexpr size_t kMaxDetailBytes = 1024;  // Of each text of an error.
 constexpr size_t kMaxFacts = 32;          // Of an error.
+constexpr int kMaxDigests = 8192;         // Of a message about a cache.
 constexpr uint32_t kMaxThreads = 1u << 16;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 60;
 constexpr double kMaxBytesPerSecond = 1e15;
@@ -57,9 +58,10 @@ absl::Status CleanHeartbeat(v1::Heartbeat* heartbeat) {
   if (heartbeat->has_unfit()) {
     CleanError(heartbeat->mutable_unfit());
   }
-  const bool good = heartbeat->used_bytes() <= kMaxBytes && heartbeat->cache_bytes() <= kMaxBytes &&
-                    heartbeat->fetched_bytes() <= kMaxBytes &&
-                    heartbeat->device_used_bytes() <= kMaxBytes;
+  const bool good =
+      heartbeat->used_bytes() <= kMaxBytes && heartbeat->cache_bytes() <= kMaxBytes &&
+      heartbeat->fetched_bytes() <= kMaxBytes && heartbeat->device_used_bytes() <= kMaxBytes &&
+      heartbeat->fetched_from_workers_bytes() <= kMaxBytes && heartbeat->sent_bytes() <= kMaxBytes;
   if (good) {
     return absl::OkStatus();
   }
@@ -67,7 +69,32 @@ absl::Status CleanHeartbeat(v1::Heartbeat* heartbeat) {
   heartbeat->clear_cache_bytes();
   heartbeat->clear_fetched_bytes();
   heartbeat->clear_device_used_bytes();
+  heartbeat->clear_fetched_from_workers_bytes();
+  heartbeat->clear_sent_bytes();
   return BadInfo("a heartbeat with more bytes than any machine has");
+}
+
+absl::Status CleanContents(v1::CacheContents* contents) {
+  const int digests = contents->blobs_size() + contents->gone_blobs_size() +
+                      contents->layers_size() + contents->gone_layers_size();
+  if (digests <= kMaxDigests) {
+    return absl::OkStatus();
+  }
+  contents->Clear();
+  return BadInfo("more digests of weights in a message than the " + std::to_string(kMaxDigests) +
+                 " that one may have");
+}
+
+absl::Status CleanKept(v1::LayerKept* kept) {
+  if (kept->has_error()) {
+    CleanError(kept->mutable_error());
+  }
+  if (kept->bytes() <= kMaxBytes && kept->fetched_bytes() <= kMaxBytes) {
+    return absl::OkStatus();
+  }
+  kept->clear_bytes();
+  kept->clear_fetched_bytes();
+  return BadInfo("a layer that takes more bytes than any machine has");
 }
 
 absl::Status CleanMeasure(v1::PeerMeasured* measured) {
@@ -160,6 +187,10 @@ absl::Status CleanMessage(v1::WorkerMessage* message) {
         CleanError(message->mutable_layers_computed()->mutable_error());
       }
       break;
+    case v1::WorkerMessage::kCacheContents:
+      return CleanContents(message->mutable_cache_contents());
+    case v1::WorkerMessage::kLayerKept:
+      return CleanKept(message->mutable_layer_kept());
     default:
       break;
   }

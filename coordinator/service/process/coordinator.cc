@@ -49,6 +49,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
              &records_, &cluster_, &deployments_, this),
       replacements_(options.deployment.step_timeout, &loop_, &tasks_, models, &cluster_,
                     &deployments_),
+      standbys_(options.deployment.step_timeout, &loop_, &tasks_, models, &cluster_, &deployments_,
+                this),
       checks_(options.check_timeout, clock, &loop_, models, &cluster_, &deployments_, &streams_,
               &requests_, &wait_board_),
       nodes_(clock, &loop_, store, &records_, &cluster_, &deployments_, &loads_),
@@ -58,6 +60,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
                    .deployments = &deployments_,
                    .measurer = &measurer_,
                    .checks = &checks_,
+                   .standbys = &standbys_,
                    .records = &records_,
                    .step_links = &links_}),
       report_({.term = term,
@@ -68,6 +71,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
                .models = models,
                .cluster = &cluster_,
                .deployments = &deployments_,
+               .standbys = &standbys_,
                .membership = &membership_,
                .requests = &requests_,
                .wait_board = &wait_board_,
@@ -134,6 +138,7 @@ std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
     deployments_.LoadWhatWaits(cluster_);
   }
   replacements_.Tick(now);
+  standbys_.Tick(now);
   if (const auto wake = deployments_.NextWake(); wake.has_value()) {
     next = std::min(next.value_or(*wake), *wake);
   }

@@ -30,6 +30,7 @@
 #include "coordinator/service/models/models.h"
 #include "coordinator/service/models/record_writer.h"
 #include "coordinator/service/models/replacements.h"
+#include "coordinator/service/models/standbys.h"
 #include "coordinator/service/nodes/link_measurer.h"
 #include "coordinator/service/nodes/step_links.h"
 #include "coordinator/service/process/membership.h"
@@ -78,6 +79,7 @@ class Coordinator : private DeploymentHost {
   StatusReport* report() { return &report_; }
   Membership* membership() { return &membership_; }
   StepLinks* links() { return &links_; }
+  WeightHolders* weight_holders() { return cluster_.holders(); }
   Models* models() { return models_; }
   Metrics* metrics() { return &metrics_; }
   KeyRing* keys() { return &keys_; }
@@ -137,6 +139,7 @@ class Coordinator : private DeploymentHost {
   LiveRequests requests_;
   ModelLoads loads_;
   Replacements replacements_;
+  Standbys standbys_;
   ModelChecks checks_;
   NodeAdmin nodes_;
   Membership membership_;

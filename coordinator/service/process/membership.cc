@@ -109,6 +109,8 @@ void Membership::Handle(const std::string& node, uint64_t incarnation,
     to_.measurer->OnMeasured(node, message.peer_measured(), now);
   } else if (message.has_layers_computed()) {
     to_.checks->OnLayersComputed(node, incarnation, message.layers_computed());
+  } else if (message.has_layer_kept()) {
+    to_.standbys->OnKept(node, incarnation, message.layer_kept(), now);
   }
 }
 

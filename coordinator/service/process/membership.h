@@ -20,6 +20,7 @@
 #include "coordinator/members/members.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "coordinator/service/models/record_writer.h"
+#include "coordinator/service/models/standbys.h"
 #include "coordinator/service/nodes/link_measurer.h"
 #include "coordinator/service/nodes/membership_handler.h"
 #include "coordinator/service/nodes/step_links.h"
@@ -37,6 +38,7 @@ class Membership : public MembershipHandler {
     Deployments* deployments = nullptr;
     LinkMeasurer* measurer = nullptr;
     ModelChecks* checks = nullptr;
+    Standbys* standbys = nullptr;
     RecordWriter* records = nullptr;
     StepLinks* step_links = nullptr;
   };

@@ -42,6 +42,9 @@ v1::Model StatusReport::DescribeModel(const ModelRuntime& model) const {
     out.set_state(DeploymentStateName(deployment->state()));
     *out.mutable_plan() = deployment->plan();
     *out.mutable_options() = deployment->load_options();
+    for (v1::StandbyLayers& layers : of_.standbys->Describe(deployment->id())) {
+      *out.add_standby() = std::move(layers);
+    }
     if (const Engine* engine = deployment->engine()) {
       const EngineSnapshot snapshot = engine->Snapshot(clock_->Now());
       out.set_hop_ms(snapshot.hop_ms);
@@ -177,7 +180,7 @@ void StatusReport::AddIdleNodes(ProblemList* problems) const {
   }
   for (const auto& [name, node] : of_.cluster->nodes()) {
     if (!loaded.empty() && node.alive && !node.unfit() && !node.draining &&
-        node.placements.empty()) {
+        node.placements.empty() && node.standby_bytes == 0) {
       problems->AddOne({"nodes joined and hold no layers yet", "strata model load " + loaded}, name,
                        "node " + name + " joined and holds no layers yet",
                        "strata model load " + loaded);
@@ -211,6 +214,7 @@ std::vector<v1::Problem> StatusReport::Problems() const {
   of_.cluster->AddProblems(
       [this](const std::string& node) { return of_.deployments->ModelOn(node); }, &problems);
   AddDeploymentProblems(&problems);
+  of_.standbys->AddProblems(&problems);
   AddIdleNodes(&problems);
   for (const Waiting& wait : Waits()) {
     if (const auto late = ProblemOf(wait, clock_->Now())) {

@@ -19,6 +19,7 @@
 #include "coordinator/metrics/metrics.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "coordinator/service/models/models.h"
+#include "coordinator/service/models/standbys.h"
 #include "coordinator/service/process/membership.h"
 #include "coordinator/service/running/live_requests.h"
 #include "strata/v1/admin.pb.h"
@@ -35,13 +36,14 @@ class StatusReport {
     std::function<std::vector<v1::Problem>()> outside_problems;
     bool insecure_off_loopback = false;
   };
-  // What is reported on. Nothing is owned; all outlive the report. Cluster, deployments, membership
-  // and requests are looked at on the loop.
+  // What is reported on. Nothing is owned; all outlive the report. Cluster, deployments, standbys,
+  // membership and requests are looked at on the loop.
   struct Parts {
     const Transport* transport = nullptr;
     const Models* models = nullptr;
     const ClusterState* cluster = nullptr;
     const Deployments* deployments = nullptr;
+    const Standbys* standbys = nullptr;
     const Membership* membership = nullptr;
     const LiveRequests* requests = nullptr;
     const WaitBoard* wait_board = nullptr;

@@ -17,6 +17,7 @@
 #include "common/mutex.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
+#include "coordinator/cluster/weight_holders.h"
 #include "coordinator/registry/blob_store.h"
 #include "strata/v1/membership.grpc.pb.h"
 #include "tests/coordinator/service/coordinator_testing.h"
@@ -104,7 +105,8 @@ class MembershipServiceTest : public ::testing::Test {
   }
 
   void Serve(MembershipOptions options) {
-    service_ = std::make_unique<MembershipService>(options, &handler_, &blobs_, &transport_);
+    service_ =
+        std::make_unique<MembershipService>(options, &handler_, &blobs_, &holders_, &transport_);
     links_ = std::make_unique<LinkService>(&answering_, LinkServiceOptions());
     auto server = RpcServer::Start(transport_, "127.0.0.1:0", {service_.get(), links_.get()});
     ASSERT_TRUE(server.ok()) << server.status();
@@ -168,6 +170,7 @@ class MembershipServiceTest : public ::testing::Test {
 
   OpenHandler handler_;
   BlobStore blobs_;
+  WeightHolders holders_;
   Answering answering_;
   const Transport transport_ = Transport::Make({}).value();
   std::unique_ptr<MembershipService> service_;

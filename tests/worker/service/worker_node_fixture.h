@@ -23,8 +23,8 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/service/bench_weights.h"
 #include "worker/service/control_client.h"
-#include "worker/service/grpc_blob_client.h"
 #include "worker/service/grpc_link_dialer.h"
+#include "worker/service/grpc_weight_sources.h"
 #include "worker/service/worker_node.h"
 #include "worker/weights/weight_cache.h"
 
@@ -71,7 +71,8 @@ class Worker {
       : transport_(coordinator.transport()),
         cache_(*WeightCache::Open(dir, 0)),
         fetcher_(cache_.get(), {}),
-        blobs_(transport_, coordinator.address()) {
+        sources_(transport_, coordinator.address(), [this] { return handler_.identity(); }),
+        blobs_(&sources_, {}, [](const std::string&) {}) {
     links_ =
         std::make_unique<LinkService>(&handler_, LinkServiceOptions{.open_timeout = kGiveUpAfter});
     server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_.get()});
@@ -148,7 +149,8 @@ class Worker {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<WeightCache> cache_;
   BlobFetcher fetcher_;
-  GrpcBlobClient blobs_;
+  GrpcWeightSources sources_;
+  SourcedBlobs blobs_;
   Handler handler_;
   std::unique_ptr<LinkService> links_;
   std::unique_ptr<RpcServer> server_;
