@@ -934,10 +934,46 @@ def http_streams():
             write("http_streams", f"{name}-{options}", bytes([options]) + steps)
 
 
+def held_weights():
+    def text(value):
+        return bytes([len(value)]) + value
+
+    def record(name, value):
+        write("held_weights", f"record-{name}", b"\1" + value)
+
+    digest = b"0123456789abcdef" * 4
+    head = b"strata-layer 1 cpu avx2\n"
+    record("whole", head + b"packed " + digest + b" 12\nblob " + digest + b" 0\nend\n")
+    record("empty", head + b"end\n")
+    record("other-layout", b"strata-layer 1 cpu avx512\nend\n")
+    record("no-end", head + b"blob " + digest + b" 1\n")
+    record("short-digest", head + b"blob 0123 1\nend\n")
+    record("huge", head + b"blob " + digest + b" 99999999999999999999\nend\n")
+    right = text(b"weights")
+    # How many sources, which and in which life; then pieces and the end of the answer.
+    for name, steps in {
+        "coordinator": b"\0",
+        "gives": b"\1\0\0" + b"\1\7weights\4",
+        "lies": b"\1\0\0" + b"\1\7weighty\4" + b"\0",
+        "ends-early": b"\1\0\0" + b"\1\2we\4" + b"\1\1\0" + b"\1\5ights\4",
+        "too-much": b"\1\0\0" + b"\1\x0fweights and more\4",
+        "on-its-way": b"\1\0\0" + b"\0\1\1\x35" + b"\1\7weights\4",
+        "breaks": b"\2\0\0\1\0" + b"\1\3wei\3\4gone" + b"\1\4ghts\4",
+    }.items():
+        write("held_weights", f"fetch-{name}", b"\0" + right + steps)
+    field = lambda number, value: bytes([number << 3 | 2, len(value)]) + value
+    digests = struct.pack("<2Q", 5, HUGE)
+    contents = b"\x08\1" + field(2, digests) + field(4, digests)
+    kept = b"\x08\x15\x10\3\x18" + b"\xff" * 9 + b"\1"
+    write("held_weights", "contents", b"\2" + text(field(11, contents)) + b"\0" * 7 + b"\5" +
+          text(field(11, field(3, digests))) + b"\0" * 8)
+    write("held_weights", "kept", b"\2" + text(field(12, kept)) + b"\0" * 8)
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, json_schema, ebnf, manifest, checkpoint,
-                   frame_parts, step_frames, results, generate_request, http_body,
+                   frame_parts, step_frames, held_weights, results, generate_request, http_body,
                    http_connection, http_streams):
         target()
     files = [p for p in CORPUS.rglob("*") if p.is_file()]
