@@ -62,6 +62,9 @@ class Search {
   absl::StatusOr<v1::Plan> Run() {
     TryOthersInTheirPlace();
     TryNeighbours();
+    if (request_.in_place && !plans_.empty()) {
+      return Best();
+    }
     v1::LoadOptions open = Pinned(request_.options, {});
     absl::StatusOr<v1::Plan> anew = request_.plan(open);
     if (anew.ok()) {
@@ -69,6 +72,15 @@ class Search {
     }
     if (plans_.empty()) {
       return anew.ok() ? WhyNone(*anew) : anew.status();
+    }
+    return Best();
+  }
+
+ private:
+  v1::Plan Best() {
+    if (request_.options.standby() > 0) {
+      const auto moves = [this](const v1::Plan& plan) { return MovementTo(plan) != Movement(); };
+      if (!std::all_of(plans_.begin(), plans_.end(), moves)) std::erase_if(plans_, moves);
     }
     double best = 0;
     for (const v1::Plan& plan : plans_) best = std::max(best, plan.predicted_tokens_per_s());
@@ -78,8 +90,7 @@ class Search {
       if (plan.predicted_tokens_per_s() < kFastEnough * best) {
         continue;
       }
-      const Movement moved =
-          MovementOf(request_.before, plan, request_.layer_bytes, request_.caches);
+      const Movement moved = MovementTo(plan);
       const bool better =
           chosen == nullptr || moved < least ||
           (moved == least && plan.predicted_tokens_per_s() > chosen->predicted_tokens_per_s());
@@ -91,7 +102,10 @@ class Search {
     return *chosen;
   }
 
- private:
+  Movement MovementTo(const v1::Plan& plan) const {
+    return MovementOf(request_.before, plan, request_.layer_bytes, request_.caches);
+  }
+
   const PlannerNode* Find(const std::string& name) const {
     for (const PlannerNode& node : request_.nodes) {
       if (node.name == name) return &node;

@@ -30,6 +30,8 @@ struct ReplacementRequest {
   NodeCaches caches = {};
   // What the model is placed with; nodes and layers that it names bind no longer.
   v1::LoadOptions options;
+  // Nodes that are left keep their layers, where any such plan fits.
+  bool in_place = false;
   // MakePlan with these options over `nodes`, or what else makes a plan of them.
   std::function<absl::StatusOr<v1::Plan>(const v1::LoadOptions& options)> plan;
 };
@@ -37,7 +39,8 @@ struct ReplacementRequest {
 // Of the plans in the numerics class of before that the planner predicts at least 80 % of the best
 // one's tokens a second for, the one by which the fewest bytes of weights travel, and then the
 // fewest are packed: with another node in the place of each lost one, with the layers of one lost
-// node at its neighbours', or placed anew. Where there is none, why placing anew fails.
+// node at its neighbours', or placed anew. With options.standby the fastest of those that move and
+// pack nothing, however fast, if there are any. Where there is no plan, why placing anew fails.
 absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request);
 
 // What comes to nodes that did not hold it.

@@ -70,15 +70,13 @@ class StandbySearch {
                          .layer_bytes = request_.layer_bytes,
                          .caches = request_.caches,
                          .options = request_.options,
+                         .in_place = true,
                          .plan = [&](const v1::LoadOptions& options) {
                            return request_.plan_over(*left, options);
                          }});
     std::vector<StandbyPart> moved;
     if (plan.ok()) {
       moved = MovedParts(stages_, OnlyPipeline(*plan).stages());
-      // Layers of other nodes would move too: these have copies of their own.
-      std::erase_if(
-          moved, [&](const StandbyPart& part) { return part.of_node != OnlyRank(stage).node(); });
     }
     if (!plan.ok() || moved.empty()) {
       parts_.push_back({stage.first_layer(), stage.last_layer(), OnlyRank(stage).node(), "",

@@ -158,6 +158,18 @@ TEST(Replacement, OfTwoThatNeedFetchNothingTheOneWithPackedWeightsIsTaken) {
   EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value()), "a:0-5,packed:6-11");
 }
 
+TEST(Replacement, WithStandbyAPlaceThatMovesNothingIsTakenHoweverSlow) {
+  Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
+               MakeNode("fast", 8 * kGiB, 400, 10000), MakeNode("keeps", 8 * kGiB, 10, 300)});
+  const v1::Plan before = r.Before({{"a", 5}, {"b", 11}});
+  r.caches_["keeps"] = Cached(r.model_, 6, 11, true);
+  EXPECT_NE(Placed(r.Without(before, {"b"}).value()), "a:0-5,keeps:6-11");
+  r.request_.options.set_standby(1);
+  EXPECT_EQ(Placed(r.Without(before, {"b"}).value()), "a:0-5,keeps:6-11");
+  r.caches_["keeps"] = Cached(r.model_, 6, 10, true);
+  EXPECT_NE(Placed(r.Without(before, {"b"}).value()), "a:0-5,keeps:6-11") << "something moves";
+}
+
 TEST(Replacement, BytesThatMoveAreThoseThatANodesCacheLacks) {
   Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
                MakeNode("c", 8 * kGiB, 40, 1000)});

@@ -84,6 +84,13 @@ TEST(PlanStandby, ASpareKeepsWhatItWouldTakeFromEither) {
   EXPECT_THAT(s.Parts({{"a", 5}, {"b", 11}}, 1), ElementsAre("0-5 of a on c", "6-11 of b on c"));
 }
 
+TEST(PlanStandby, AFastNodeThatWouldTakeEverythingKeepsWhatIsLostAlone) {
+  Standby s({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
+             MakeNode("fast", 8 * kGiB, 4000, 100000)});
+  EXPECT_THAT(s.Parts({{"a", 5}, {"b", 11}}, 1),
+              ElementsAre("0-5 of a on fast", "6-11 of b on fast"));
+}
+
 TEST(PlanStandby, WithoutASpareTheOthersKeepEachOthersLayers) {
   Standby s({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000)});
   EXPECT_THAT(s.Parts({{"a", 5}, {"b", 11}}, 1), ElementsAre("0-5 of a on b", "6-11 of b on a"));
