@@ -20,9 +20,9 @@ struct StandbyRequest {
   v1::Plan plan;  // As the model is placed.
   // The nodes that are there, with the memory that the model takes counted as free.
   PlannerCluster cluster;
-  std::vector<uint64_t> layer_bytes;  // PlannerModel's.
-  std::vector<uint64_t> stage_bytes;  // Of memory that each stage of the plan takes.
-  NodeCaches caches;
+  std::vector<uint64_t> layer_bytes;       // PlannerModel's.
+  std::vector<uint64_t> stage_bytes = {};  // Of memory that each stage of the plan takes.
+  NodeCaches caches = {};
   v1::LoadOptions options;
   uint32_t copies = 1;  // Of each layer, each on another node.
   // MakePlan over these nodes, or what else makes a plan of them.
