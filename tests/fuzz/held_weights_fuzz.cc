@@ -82,6 +82,7 @@ void FetchFromGivers(fuzz::Input* input) {
       [](const std::string&) {});
   Cancellation cancel;
   std::string got;
+  int bad_tries = 0;
   for (int round = 0; round < kMaxRounds; ++round) {
     bool too_long = false;
     const absl::Status status = blobs.Fetch(
@@ -100,7 +101,8 @@ void FetchFromGivers(fuzz::Input* input) {
     }
     if (too_long || got.size() == right.size()) {
       got.clear();
-      STRATA_CHECK(blobs.OnBad(digest));
+      // What a worker that was left before gave may lie in front of what the coordinator sent.
+      STRATA_CHECK(blobs.OnBad(digest) || ++bad_tries <= 1);
     } else if (status.ok()) {
       STRATA_CHECK(blobs.OnBad(digest));
     }
@@ -133,8 +135,8 @@ void HearOfCaches(fuzz::Input* input) {
     }
     const auto [blobs, layers] = holders.CountsOf("a");
     STRATA_CHECK(blobs <= WeightHolders::kMostOfNode && layers <= WeightHolders::kMostOfNode);
-    const WeightHolders::Sending asked(&holders,
-                                       {.node = "b", .incarnation = 1, .blob = input->Uint64()});
+    const WeightHolders::Sending asked(
+        &holders, {.node = "b", .incarnation = 1, .blob = input->Uint64(), .not_from = {}});
     STRATA_CHECK(asked.sources().size() <= WeightHolders::kMostNamed);
   }
 }
