@@ -91,7 +91,7 @@ void AddStatusCommand(CommandTree* tree);
 void AddTopCommand(CommandTree* tree);
 void AddNodeCommands(CommandTree* tree);
 void AddModelCommands(CommandTree* tree);
-void AddLoadCommands(CommandTree* tree, CLI::App* model);  // load, unload, resize; and plan.
+void AddLoadCommands(CommandTree* tree, CLI::App* model);  // load, move, unload, resize; and plan.
 void AddCheckCommand(CommandTree* tree, CLI::App* model);
 void AddGenerateCommand(CommandTree* tree);
 void AddChatCommand(CommandTree* tree);

@@ -1,6 +1,7 @@
-// strata model load, unload, resize; strata plan.
+// strata model load, move, unload, resize; strata plan.
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -19,6 +20,14 @@ namespace {
 struct LoadCommand {
   std::string model;
   PlacementOptions placement;
+  bool detach = false;
+};
+
+struct MoveCommand {
+  std::string model;
+  std::string nodes;
+  std::string layers;
+  bool plan_only = false;
   bool detach = false;
 };
 
@@ -62,53 +71,104 @@ Json LoadDocument(const std::string& model, const v1::LoadModelProgress& last,
           {"workers", std::move(workers)}};
 }
 
+// What the coordinator says of a model on its way to its nodes.
+struct Followed {
+  v1::Plan plan;
+  v1::LoadModelProgress last;
+};
+
+using FollowFn = std::function<absl::Status(sdk::Client& client, const sdk::Client::LoadProgressFn&,
+                                            const sdk::CallOptions&)>;
+
+// `what` of the model is asked of the coordinator by `call`, with bars meanwhile.
+absl::StatusOr<Followed> Follow(const Context& context, sdk::Client& client,
+                                const std::string& model, const std::string& what,
+                                const FollowFn& call) {
+  const sdk::Cancellation cancellation;
+  const OnInterrupt on_interrupt(context, [cancellation] { cancellation.Cancel(); });
+  Progress progress(&context.err(), context.environment().err_is_terminal);
+  Followed followed;
+  const absl::Status status = call(client,
+                                   [&](const v1::LoadModelProgress& message) {
+                                     if (message.has_plan() && followed.plan.pipelines().empty()) {
+                                       followed.plan = message.plan();
+                                       context.err() << "placing " << model << " on "
+                                                     << Placement(followed.plan) << std::endl;
+                                     }
+                                     std::vector<Bar> bars;
+                                     for (const auto& worker : message.workers()) {
+                                       bars.push_back(WorkerBar(worker));
+                                     }
+                                     if (!bars.empty()) {
+                                       progress.Show(bars);
+                                     }
+                                     followed.last = message;
+                                   },
+                                   {.timeout = {}, .cancellation = cancellation});
+  progress.Finish();
+  if (!status.ok() && cancellation.cancelled()) {
+    return Error(absl::StatusCode::kCancelled, "DETACHED",
+                 followed.plan.pipelines().empty()
+                     ? "stopped before the coordinator answered"
+                     : "detached: the " + what + " of " + model + " goes on")
+        .Hint("see `strata model show " + model + "`");
+  }
+  RETURN_IF_ERROR(status);
+  return followed;
+}
+
 absl::Status Load(const Context& context, const LoadCommand& command) {
   v1::LoadModelRequest request;
   request.set_model(command.model);
   request.set_detach(command.detach);
   RETURN_IF_ERROR(command.placement.Apply(request.mutable_options()));
   ASSIGN_OR_RETURN(const auto client, context.Connect());
-  const sdk::Cancellation cancellation;
-  const OnInterrupt on_interrupt(context, [cancellation] { cancellation.Cancel(); });
-  Progress progress(&context.err(), context.environment().err_is_terminal);
-  v1::Plan plan;
-  v1::LoadModelProgress last;
-  const absl::Status status = client->LoadModel(
-      request,
-      [&](const v1::LoadModelProgress& message) {
-        if (message.has_plan() && plan.pipelines().empty()) {
-          plan = message.plan();
-          context.err() << "placing " << command.model << " on " << Placement(plan) << std::endl;
-        }
-        std::vector<Bar> bars;
-        for (const auto& worker : message.workers()) {
-          bars.push_back(WorkerBar(worker));
-        }
-        if (!bars.empty()) {
-          progress.Show(bars);
-        }
-        last = message;
-      },
-      {.timeout = {}, .cancellation = cancellation});
-  progress.Finish();
-  if (!status.ok() && cancellation.cancelled()) {
-    return Error(absl::StatusCode::kCancelled, "DETACHED",
-                 plan.pipelines().empty() ? "stopped before the coordinator answered"
-                                          : "detached: the load of " + command.model + " goes on")
-        .Hint("see `strata model show " + command.model + "`");
-  }
-  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(const Followed followed,
+                   Follow(context, *client, command.model, "load",
+                          [&](sdk::Client& asked, const auto& progress, const auto& options) {
+                            return asked.LoadModel(request, progress, options);
+                          }));
   if (context.json()) {
-    WriteJson(LoadDocument(command.model, last, plan), &context.out());
-  } else if (command.detach && !last.ready()) {
-    context.out() << command.model << " is being loaded on " << Placement(plan)
+    WriteJson(LoadDocument(command.model, followed.last, followed.plan), &context.out());
+  } else if (command.detach && !followed.last.ready()) {
+    context.out() << command.model << " is being loaded on " << Placement(followed.plan)
                   << "; see `strata model show " << command.model << "`\n";
   } else {
-    context.out() << command.model << " is ready on " << Placement(plan) << "\n";
+    context.out() << command.model << " is ready on " << Placement(followed.plan) << "\n";
     if (const auto model = client->GetModel(command.model); model.ok() && model->has_scheduling()) {
       context.out() << "steps: " << SchedulingText(model->scheduling()) << "\n";
     }
     context.err() << "next: strata chat " << command.model << "\n";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Move(const Context& context, const MoveCommand& command) {
+  v1::LoadOptions where;
+  RETURN_IF_ERROR(ApplyNodes(command.nodes, command.layers, &where));
+  v1::MoveModelRequest request;
+  request.set_model(command.model);
+  *request.mutable_nodes() = where.nodes();
+  *request.mutable_layers() = where.layers();
+  request.set_detach(command.detach);
+  request.set_plan_only(command.plan_only);
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  ASSIGN_OR_RETURN(const Followed followed,
+                   Follow(context, *client, command.model, "move",
+                          [&](sdk::Client& asked, const auto& progress, const auto& options) {
+                            return asked.MoveModel(request, progress, options);
+                          }));
+  if (context.json()) {
+    WriteJson(command.plan_only ? PlanDocument(followed.plan)
+                                : LoadDocument(command.model, followed.last, followed.plan),
+              &context.out());
+  } else if (command.plan_only) {
+    PrintPlan(followed.plan, &context.out());
+  } else if (command.detach && !followed.last.ready()) {
+    context.out() << command.model << " is on its way to " << Placement(followed.plan)
+                  << "; see `strata model show " << command.model << "`\n";
+  } else {
+    context.out() << command.model << " is ready on " << Placement(followed.plan) << "\n";
   }
   return absl::OkStatus();
 }
@@ -163,6 +223,23 @@ void AddLoadCommands(CommandTree* tree, CLI::App* model) {
   AddModelName(load, "MODEL", &command->model, "A registered model");
   command->placement.AddTo(load);
   load->add_flag("--detach", command->detach, "Return once it is placed; it goes on loading");
+
+  auto where = std::make_shared<MoveCommand>();
+  CLI::App* move = tree->AddLeaf(
+      model, "move", "Have a loaded model go to other workers while it serves",
+      "  strata model move recall\n"
+      "  strata model move recall --nodes a,b\n"
+      "  strata model move recall --layers a:0-3,b:4-7 --plan-only\n"
+      "Without --nodes and --layers it goes where a load would place it now. Its layers\n"
+      "load beside those that serve, where memory holds both; requests go on meanwhile,\n"
+      "and have the same tokens. Ctrl-C detaches.",
+      [where](Context& context) { return Move(context, *where); });
+  AddModelName(move, "MODEL", &where->model, "A loaded model");
+  AddText(move, "--nodes", &where->nodes, "a,b",
+          "Use only these nodes; default all that are ready");
+  AddText(move, "--layers", &where->layers, "a:0-9,b:10-31", "The whole placement, by hand");
+  move->add_flag("--plan-only", where->plan_only, "Say where it would be, and move nothing");
+  move->add_flag("--detach", where->detach, "Return once it is planned; it goes on moving");
 
   auto name = std::make_shared<std::string>();
   auto force = std::make_shared<bool>(false);

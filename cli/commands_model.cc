@@ -165,6 +165,12 @@ void PrintModel(const v1::Model& model, std::ostream& out) {
   if (!model.problem().empty()) {
     out << "  problem      " << Printable(model.problem()) << "\n";
   }
+  if (model.has_moves_to()) {
+    out << "  moves to     " << Placement(model.moves_to()) << ", once that has loaded\n";
+  }
+  if (!model.move_problem().empty()) {
+    out << "  move         " << Printable(model.move_problem()) << "\n";
+  }
   if (model.has_retry()) {
     out << "  loads again  in "
         << FormatDuration(

@@ -167,6 +167,12 @@ Json ModelDocument(const v1::Model& model) {
   document["has_chat_template"] = model.has_chat_template();
   document["kv_bytes_per_token"] = model.kv_bytes_per_token();
   document["problem"] = model.problem();
+  if (model.has_moves_to()) {
+    document["moves_to"] = PlanDocument(model.moves_to());
+  }
+  if (!model.move_problem().empty()) {
+    document["move_problem"] = model.move_problem();
+  }
   document["notes"] = Strings(model.notes());
   if (model.has_facts()) {
     document["facts"] = FactsDocument(model.facts());

@@ -457,6 +457,17 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
   if (kv_dtype == "f16") options->set_kv_dtype(v1::KV_DTYPE_F16);
   if (kv_dtype == "f32") options->set_kv_dtype(v1::KV_DTYPE_F32);
   if (kv_dtype == "bf16") options->set_kv_dtype(v1::KV_DTYPE_BF16);
+  if (recovery == "wait") options->set_recovery(v1::RECOVERY_WAIT);
+  if (recovery == "move") options->set_recovery(v1::RECOVERY_MOVE);
+  if (recovery == "off") options->set_recovery(v1::RECOVERY_OFF);
+  options->set_standby(standby.value_or(0));
+  options->set_tool_format(tool_format);
+  options->set_reasoning_format(reasoning_format);
+  return ApplyNodes(nodes, layers, options);
+}
+
+absl::Status ApplyNodes(const std::string& nodes, const std::string& layers,
+                        v1::LoadOptions* options) {
   if (!nodes.empty()) {
     ASSIGN_OR_RETURN(const std::vector<std::string> names, ParseNames(nodes));
     for (const std::string& name : names) {
@@ -466,12 +477,6 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
     }
     options->mutable_nodes()->Add(names.begin(), names.end());
   }
-  if (recovery == "wait") options->set_recovery(v1::RECOVERY_WAIT);
-  if (recovery == "move") options->set_recovery(v1::RECOVERY_MOVE);
-  if (recovery == "off") options->set_recovery(v1::RECOVERY_OFF);
-  options->set_standby(standby.value_or(0));
-  options->set_tool_format(tool_format);
-  options->set_reasoning_format(reasoning_format);
   return layers.empty() ? absl::OkStatus() : ApplyLayers(layers, options);
 }
 

@@ -108,6 +108,10 @@ struct PlacementOptions {
   absl::Status Apply(v1::LoadOptions* options) const;
 };
 
+// What --nodes and --layers say; either may be "".
+absl::Status ApplyNodes(const std::string& nodes, const std::string& layers,
+                        v1::LoadOptions* options);
+
 }  // namespace strata::cli
 
 #endif  // STRATA_CLI_OPTIONS_H_

@@ -41,6 +41,11 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Duration("placement-grace", &f->placement_grace,
                   "How long a model that is to be loaded waits for nodes that are not there before "
                   "others take their layers (model load --recovery move)");
+  flags->Duration(
+      "better-after", &f->better_after,
+      "How long after a node has joined a model moves to a placement that is at least "
+      "20 % faster (model load --recovery move); twice as long after each such move, up "
+      "to 64 times, until it has stayed for 16 times as long; 0: never");
   flags->Duration("drain-timeout", &f->drain_timeout,
                   "Longest wait for requests in flight at SIGTERM");
   flags->Duration("lease", &f->lease, "A worker without heartbeats for this long is lost",
@@ -216,6 +221,7 @@ CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback) 
   options.deployment.recovery_timeout = f.recovery_timeout;
   options.deployment.placement_timeout = f.placement_timeout;
   options.deployment.placement_grace = f.placement_grace;
+  options.deployment.better_after = f.better_after;
   options.deployment.max_queued_requests = static_cast<uint32_t>(f.max_queued_requests);
   options.deployment.max_input_embedding_bytes = f.max_input_embeddings;
   options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);

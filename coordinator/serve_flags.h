@@ -34,6 +34,7 @@ struct ServeFlags {
   nanoseconds recovery_timeout = milliseconds(800);
   nanoseconds placement_timeout = CoordinatorOptions().deployment.placement_timeout;
   nanoseconds placement_grace = CoordinatorOptions().deployment.placement_grace;
+  nanoseconds better_after = CoordinatorOptions().deployment.better_after;
   nanoseconds drain_timeout = std::chrono::seconds(30);
   nanoseconds lease = std::chrono::seconds(5);
   nanoseconds heartbeat = std::chrono::seconds(1);

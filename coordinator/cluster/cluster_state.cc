@@ -40,6 +40,7 @@ std::string ClusterState::StateOf(const NodeRecord& node) const {
                                    [](const auto& p) { return p.second.ready; });
     if (!ready) return "loading";
   }
+  if (node.placements.empty() && !node.prepared.empty()) return "loading";
   if (node.draining || node.leaving()) return "draining";
   // From where it should be reached: the coordinator, whose link is noted here, and its peers.
   const auto broken = [](const NodeRecord& from, const std::string& to) {
@@ -80,6 +81,7 @@ absl::Status ClusterState::Join(const v1::NodeInfo& info, TimePoint now) {
   node.links.clear();
   node.measuring.clear();
   node.placements.clear();
+  node.prepared.clear();
   for (auto& [name, other] : nodes_) {
     other.links.erase(info.name());
     other.measuring.erase(info.name());
@@ -149,9 +151,10 @@ absl::Status ClusterState::Remove(const std::string& name) {
   if (node == nullptr) {
     return NoSuchNode(name);
   }
-  if (!node->placements.empty()) {
+  if (!node->placements.empty() || !node->prepared.empty()) {
+    const auto& held = node->placements.empty() ? node->prepared : node->placements;
     return Error(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
-                 "node '" + name + "' holds " + node->placements.begin()->second.what)
+                 "node '" + name + "' holds " + held.begin()->second.what)
         .Node(name)
         .Hint(
             "`strata model list` says where models are; unload that one first with `strata model "
@@ -169,7 +172,7 @@ absl::Status ClusterState::Remove(const std::string& name) {
 std::vector<std::string> ClusterState::Gone() const {
   std::vector<std::string> gone;
   for (const auto& [name, node] : nodes_) {
-    if (!node.alive && node.placements.empty()) gone.push_back(name);
+    if (!node.alive && node.placements.empty() && node.prepared.empty()) gone.push_back(name);
   }
   return gone;
 }
@@ -253,6 +256,19 @@ void ClusterState::ClearPlacement(uint64_t deployment) {
   }
 }
 
+void ClusterState::SetPrepared(const std::string& name, uint64_t deployment,
+                               NodeRecord::Placement placement) {
+  if (const auto it = nodes_.find(name); it != nodes_.end()) {
+    it->second.prepared[deployment] = std::move(placement);
+  }
+}
+
+void ClusterState::ClearPrepared(uint64_t deployment) {
+  for (auto& [name, node] : nodes_) {
+    node.prepared.erase(deployment);
+  }
+}
+
 const NodeRecord* ClusterState::Find(const std::string& name) const {
   const auto it = nodes_.find(name);
   return it == nodes_.end() ? nullptr : &it->second;
@@ -284,9 +300,11 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
     const bool own_memory = node.info.host_memory_bytes() != 0;
     uint64_t used = own_memory ? 0 : node.info.fixed_bytes();
     uint64_t host_used = own_memory ? node.info.fixed_bytes() : 0;
-    for (const auto& [deployment, placement] : node.placements) {
-      used += deployment == without_deployment ? 0 : placement.bytes;
-      host_used += deployment == without_deployment ? 0 : placement.host_bytes;
+    for (const auto* placements : {&node.placements, &node.prepared}) {
+      for (const auto& [deployment, placement] : *placements) {
+        used += deployment == without_deployment ? 0 : placement.bytes;
+        host_used += deployment == without_deployment ? 0 : placement.host_bytes;
+      }
     }
     PlannerNode planned;
     planned.name = name;
@@ -370,6 +388,9 @@ v1::Node ClusterState::Describe(const NodeRecord& node, TimePoint now) const {
     out.set_heartbeat_age_ms(ToMs(now - node.last_heartbeat));
   }
   for (const auto& [deployment, placement] : node.placements) {
+    out.add_models(placement.what);
+  }
+  for (const auto& [deployment, placement] : node.prepared) {
     out.add_models(placement.what);
   }
   for (const auto& [peer, measure] : node.links) {

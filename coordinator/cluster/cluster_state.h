@@ -55,6 +55,7 @@ struct NodeRecord {
     bool ready = false;
   };
   std::map<uint64_t, Placement> placements;
+  std::map<uint64_t, Placement> prepared;  // The same of stages that are loaded beside these.
 };
 
 struct ClusterOptions {
@@ -107,6 +108,9 @@ class ClusterState {
   void SetLink(const std::string& from, const std::string& to, const LinkMeasure& measure,
                TimePoint now);
   void SetPlacement(const std::string& name, uint64_t deployment, NodeRecord::Placement placement);
+  // The same of a stage that is loaded beside another.
+  void SetPrepared(const std::string& name, uint64_t deployment, NodeRecord::Placement placement);
+  void ClearPrepared(uint64_t deployment);
   void ClearPlacement(uint64_t deployment);
   // By node; others keep nothing.
   void SetStandbyBytes(const std::map<std::string, uint64_t>& bytes);

@@ -7,15 +7,8 @@
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/deployment/errors.h"
-#include "coordinator/deployment/move_policy.h"
 
 namespace strata {
-namespace {
-
-// So often a model is placed anew without computing a row, until its requests fail.
-constexpr int kMostMovesInVain = 3;
-
-}  // namespace
 
 Deployment::Deployment(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
                        v1::LoadOptions load_options, RotaryBlob rotary,
@@ -27,7 +20,9 @@ Deployment::Deployment(uint64_t id, std::shared_ptr<const DeployedModel> model, 
       state_since_(host->Now()),
       retry_(options_.retry),
       search_(options_.placement_again),
-      loads_(this, options_, host),
+      better_(options_.better_after),
+      loads_(StageLoads::Of::kStanding, this, options_, host),
+      next_loads_(StageLoads::Of::kNext, this, options_, host),
       pipeline_(this, options_, host,
                 {.may_link = [this] { return !HoldsRequests(phase_); },
                  .use_epoch = [this](uint64_t epoch) { return UseEpoch(epoch); },
@@ -45,10 +40,7 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
                       "model '" + model()->name + "' is being loaded again")
                     .Hint("send the request again in a moment"));
   }
-  problem_ = absl::OkStatus();
-  leaving_ = false;
-  std::erase_if(drained_, [this](const std::string& node) { return !Uses(node); });
-  search_.End();
+  EndSearch();
   phase_ = NextPhase(phase_, DeploymentEvent::kLoad);
   retry_.Begin();
   if (absl::Status status = Renew(incarnations); !status.ok()) {
@@ -68,6 +60,10 @@ void Deployment::Load(const std::map<std::string, uint64_t>& incarnations) {
 }
 
 void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress& progress) {
+  if (prepares()) {
+    OnPreparedProgress(node, progress);
+    return;
+  }
   if (!Loads(phase_) || progress.epoch() != plan().epoch() || !Uses(node)) {
     return;
   }
@@ -112,8 +108,7 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
 void Deployment::OnLinked(uint64_t epoch) {
   const DeploymentPhase before = phase_;
   phase_ = NextPhase(phase_, DeploymentEvent::kLinked);
-  if (before == DeploymentPhase::kLinking) {
-    moving_ = leaving_ && MayMove();
+  if (before != phase_) {
     avoided_.clear();
     if (ToBeLeft() && MayMove()) search_.Want(host_->Now());
     retry_.Forget();
@@ -131,6 +126,11 @@ void Deployment::OnLinked(uint64_t epoch) {
 // ---- Other KV.
 
 absl::Status Deployment::CheckResize(const v1::Plan& plan) const {
+  if (prepares()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
+                 "model '" + model()->name + "' is being moved to other nodes")
+        .Hint("try again once it is ready; see `strata model show " + model()->name + "`");
+  }
   if (phase_ != DeploymentPhase::kReady || engine() == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
                  "model '" + model()->name + "' is " + DeploymentStateName(state()))
@@ -155,108 +155,16 @@ void Deployment::LoadChanged() {
   }
 }
 
-void Deployment::LoadFailed(const absl::Status& why) {
-  if (!changes() && moving_ && HoldsRequests(phase_) && moves_in_vain_ < kMostMovesInVain) {
-    AwaitOthers(why);
-  } else if (!changes()) {
-    GiveUp(DeploymentEvent::kFail, why);
-  } else if (absl::Status undone = UndoChange(why); undone.ok()) {
-    LoadChanged();
-  } else {
-    GiveUp(DeploymentEvent::kFail, undone);
-  }
-}
-
-// ---- Other nodes.
-
-void Deployment::AwaitOthers(const absl::Status& why) {
-  ++moves_in_vain_;
-  if (const std::string node = DetailOf(why).node(); !node.empty()) {
-    avoided_.insert(node);
-  }
-  AwaitNode(why);
-}
-
-bool Deployment::MayLeaveBroken() {
-  const bool linked = phase_ == DeploymentPhase::kReady;
-  if (!MayMove() || (!linked && !(moving_ && phase_ == DeploymentPhase::kLinking))) {
-    return false;
-  }
-  const uint64_t rows = engine()->Snapshot(host_->Now()).counters.rows_committed;
-  if (rows > std::exchange(rows_when_broken_, rows)) {
-    moves_in_vain_ = 0;  // It worked for a while.
-  }
-  return moves_in_vain_ < kMostMovesInVain;
-}
-
-void Deployment::AwaitNodes(nanoseconds grace) {
-  state_since_ = host_->Now();
-  if (MayMove()) {
-    search_.Want(state_since_ + grace);
-  }
-}
-
-void Deployment::SearchFailed(const absl::Status& why) {
-  search_.Failed(why, host_->Now());
-  avoided_.clear();  // They are better than none.
-  if (leaving_ && phase_ == DeploymentPhase::kReady) {
-    moving_ = false;  // Requests in flight may end; new ones are refused.
-  }
-  if (state() == DeploymentState::kWaiting && !search_.problem().ok()) {
-    problem_ = Annotate(why, "model '" + model()->name +
-                                 "' waits for nodes, and cannot do with those that are there");
-  }
-}
-
-absl::Status Deployment::Move(const v1::Plan& plan) {
-  const bool runs = phase_ == DeploymentPhase::kReady && engine() != nullptr;
-  if (state() != DeploymentState::kWaiting && !runs) {
-    return Error(absl::StatusCode::kFailedPrecondition, "NOT_READY",
-                 "model '" + model()->name + "' is " + DeploymentStateName(state()));
-  }
-  if (plan.numerics_class().name() != this->plan().numerics_class().name()) {
-    return Error(absl::StatusCode::kFailedPrecondition, "NUMERICS_CHANGED",
-                 "model '" + model()->name + "' is computed in the class " +
-                     this->plan().numerics_class().name() + ", the other nodes compute in " +
-                     plan.numerics_class().name())
-        .Hint("unload it, and load it there");
-  }
-  const absl::Status fits = engine() != nullptr ? pipeline_.CheckFits(plan) : absl::OkStatus();
-  if (!move_policy::MayMove(fits.ok())) {
-    return fits;
-  }
-  LogInfo({{"model", model()->name},
-           {"deployment", id()},
-           {"requests", pipeline_.live_requests()},
-           {"stages", static_cast<uint32_t>(OnlyPipeline(plan).stages_size())}},
-          "the model moves to other nodes");
-  if (runs) {
-    loads_.TakeBack();
-  }
-  std::map<std::string, uint64_t> incarnations;
-  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    incarnations[OnlyRank(stage).node()] = OnlyRank(stage).incarnation();
-  }
-  Replace(plan);
-  if (engine() != nullptr) {
-    moving_ = true;
-    phase_ = NextPhase(phase_, DeploymentEvent::kMove);
-    pipeline_.Suspend();
-  }
-  Load(incarnations);
-  return absl::OkStatus();
-}
-
 // ---- What ends.
 
 void Deployment::Unload(const absl::Status& why) {
   EndRequests(why);
+  DropMove();
   loads_.TakeBack();
   phase_ = NextPhase(phase_, DeploymentEvent::kWait);
 }
 
 void Deployment::EndRequests(const absl::Status& why) {
-  moving_ = false;
   phase_ = NextPhase(phase_, DeploymentEvent::kRequestsEnd);
   pipeline_.Stop(why);
 }
@@ -266,6 +174,7 @@ void Deployment::GiveUp(DeploymentEvent event, const absl::Status& why) {
            Describe(why));
   const bool was_loaded = engine() != nullptr;  // What links refuse, a new load may mend.
   EndRequests(NotServed(model()->name, why));
+  DropMove();
   DropChange(why);  // What is loaded next is what is known to fit.
   phase_ = NextPhase(phase_, event);
   problem_ = why;
@@ -279,6 +188,7 @@ void Deployment::GiveUp(DeploymentEvent event, const absl::Status& why) {
 }
 
 void Deployment::OnNodeLost(const std::string& node) {
+  AbandonMoveTo(node, "is lost");
   if (!Uses(node) || state() == DeploymentState::kWaiting || state() == DeploymentState::kFailed) {
     return;
   }
@@ -301,6 +211,7 @@ void Deployment::OnNodeLost(const std::string& node) {
 void Deployment::AwaitNode(const absl::Status& why) {
   LogError({{"model", model()->name}, {"deployment", id()}, {"epoch", plan().epoch()}},
            Describe(why));
+  DropMove();
   const bool holds_requests = HoldsRequests(phase_);
   phase_ = NextPhase(phase_, DeploymentEvent::kAwaitNode);
   if (!holds_requests || MayMove()) {
@@ -313,60 +224,16 @@ void Deployment::AwaitNode(const absl::Status& why) {
              {"requests", pipeline_.live_requests()}},
             MayMove() ? "requests wait for other nodes" : "requests wait for the node");
   }
-  moving_ = MayMove();
   AwaitNodes(nanoseconds(0));
   problem_ = why;
   loads_.TakeBack();
-}
-
-void Deployment::OnNodeLeaving(const std::string& node) {
-  if (!Uses(node) || leaving_ || state() == DeploymentState::kWaiting ||
-      state() == DeploymentState::kFailed) {
-    return;
-  }
-  const absl::Status why =
-      Error(absl::StatusCode::kUnavailable, "NODE_STOPPED",
-            "node '" + node + "', which holds layers of model '" + model()->name +
-                "', is being stopped")
-          .Node(node)
-          .Hint("start its worker again, or place the model anew with `strata model load " +
-                model()->name + "`; then send the request again");
-  if (engine() == nullptr) {
-    GiveUp(DeploymentEvent::kWait, why);
-    return;
-  }
-  LogInfo({{"model", model()->name},
-           {"deployment", id()},
-           {"node", node},
-           {"requests", pipeline_.live_requests()}},
-          "requests in flight may end before the node stops");
-  leaving_ = true;
-  problem_ = why;
-  if (MayMove() && phase_ == DeploymentPhase::kReady) {
-    moving_ = true;
-    search_.Want(host_->Now());
-  }
-}
-
-void Deployment::OnNodeDraining(const std::string& node, bool draining) {
-  if (!Uses(node) || !MayMove()) {
-    return;
-  }
-  if (draining) {
-    drained_.insert(node);
-    search_.Want(host_->Now());
-    return;
-  }
-  drained_.erase(node);
-  if (state() != DeploymentState::kWaiting && !ToBeLeft()) {
-    search_.End();
-  }
 }
 
 // ---- Waiting, and time.
 
 void Deployment::OnNodeJoined(const std::string& node) {
   search_.Hasten(host_->Now());
+  better_.OnNodes(host_->Now());
   if (Uses(node) && phase_ == DeploymentPhase::kFailed) {
     phase_ = NextPhase(phase_, DeploymentEvent::kWait);
     AwaitNodes(options_.placement_grace);
@@ -406,10 +273,10 @@ std::vector<Waiting> Deployment::Waits() const {
   Waiting wait;
   wait.model = model()->name;
   wait.since = state_since_;
-  if (Loads(phase_)) {
-    return loads_.Waits();
+  if (Loads(phase_) || prepares()) {
+    return prepares() ? next_loads_.Waits() : loads_.Waits();
   }
-  if (phase_ == DeploymentPhase::kLinking) {
+  if (phase_ == DeploymentPhase::kLinking || phase_ == DeploymentPhase::kRelinking) {
     for (const std::string& node : pipeline_.UnfencedNodes()) {
       wait.what = "node " + node + " to link its stage of model " + model()->name;
       wait.node = node;
@@ -437,11 +304,17 @@ std::optional<TimePoint> Deployment::NextWake() const {
   if (Loads(phase_)) {
     at(loads_.NextLate());
   }
+  if (prepares()) {
+    at(next_loads_.NextLate());
+  }
   if (phase_ == DeploymentPhase::kFailed) {
     at(retry_.due());
   }
-  if (state() == DeploymentState::kWaiting || ToBeLeft()) {
+  if (state() == DeploymentState::kWaiting || (ToBeLeft() && !prepares())) {
     at(search_.NextWake());
+  }
+  if (MayBeBetter()) {
+    at(better_.NextWake());
   }
   return wake;
 }
@@ -453,18 +326,26 @@ void Deployment::Tick(TimePoint now) {
       LoadFailed(late);
     }
   }
+  if (prepares()) {
+    if (const absl::Status late = next_loads_.Late(now); !late.ok()) {
+      AbandonMove(late);
+    }
+  }
   pipeline_.Tick(now);
   if (const absl::Status broken = pipeline_.TakeBroken(); !broken.ok()) {
     AwaitOthers(broken);
   }
-  if (HoldsRequests(phase_) && (engine()->down() || (!moving_ && engine()->live_sessions() == 0))) {
+  if (HoldsRequests(phase_) &&
+      (engine()->down() || (!MayMove() && engine()->live_sessions() == 0))) {
     EndRequests(problem_.ok() ? absl::UnavailableError("nobody waits any more") : problem_);
   }
   if (const absl::Status epoch = pipeline_.TakeEpochProblem(); !epoch.ok()) {
     GiveUp(DeploymentEvent::kFail, epoch);
-  } else if (leaving_ && !moving_ && engine() != nullptr && engine()->live_sessions() == 0) {
+  } else if (leaving_ && !LeavesWithRequests() && !Moves() && engine() != nullptr &&
+             engine()->live_sessions() == 0) {
     GiveUp(DeploymentEvent::kWait, absl::Status(problem_));
-  } else if (phase_ == DeploymentPhase::kLinking && engine()->down()) {
+  } else if ((phase_ == DeploymentPhase::kLinking || phase_ == DeploymentPhase::kRelinking) &&
+             engine()->down()) {
     // Loaded, but its stages cannot be linked.
     GiveUp(DeploymentEvent::kFail,
            pipeline_.link_fault().ok()

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "coordinator/deployment/better_search.h"
 #include "coordinator/deployment/deployed_model.h"
 #include "coordinator/deployment/deployment_host.h"
 #include "coordinator/deployment/deployment_options.h"
@@ -44,14 +45,17 @@ class Deployment : public PlacedModel {
   // Null unless ready, or requests wait for a worker's return.
   Engine* engine() const { return pipeline_.engine(); }
   std::vector<v1::LoadModelProgress::Worker> Progress() const {
-    return loads_.Describe(Loads(phase_));
+    return prepares() ? next_loads_.Describe(true) : loads_.Describe(Loads(phase_));
   }
   // What it waits for now.
   std::vector<Waiting> Waits() const;
   // Loads that failed, and when the next one begins by itself.
   const LoadRetry& retry() const { return retry_; }
   // What its workers wait for is not theirs to hasten: they are not silent until now.
-  void ExcuseSilence() { loads_.Excuse(); }
+  void ExcuseSilence() {
+    loads_.Excuse();
+    next_loads_.Excuse();
+  }
   // One that failed, and is to be loaded again by now, waits for its nodes from here on.
   bool BeginRetry(TimePoint now);
 
@@ -69,26 +73,42 @@ class Deployment : public PlacedModel {
   // Whoever asks then calls BeginSearch, and later Move with a plan, or SearchFailed with why there
   // is none.
   bool WantsPlacement(TimePoint now) const {
-    return (state() == DeploymentState::kWaiting || ToBeLeft()) && search_.Due(now);
+    return (state() == DeploymentState::kWaiting || ToBeLeft()) && !prepares() && search_.Due(now);
   }
   void BeginSearch() { search_.Asked(); }
+  // Whether it runs, and a faster placement is to be looked for by now, of which better() is then
+  // to be told.
+  bool WantsBetter(TimePoint now) const { return MayBeBetter() && better_.Due(now); }
+  BetterSearch& better() { return better_; }
+  // It moves there.
+  void MovesToBetter() { better_.Moves(host_->Now()); }
   // Whether what was looked for is still wanted.
   bool searches() const { return search_.asked(); }
   // Nodes that have just failed it: not to be looked for at first.
   const std::set<std::string>& avoided() const { return avoided_; }
   void SearchFailed(const absl::Status& why);
+  // How a model that runs goes to other nodes; what waits for nodes loads at once.
+  enum class MoveWay {
+    kPrepare,  // They load beside those that serve, until they take their place.
+    kPause,    // Sessions wait while they load, in memory that the others leave.
+  };
   // Other nodes, another number of stages, other cuts; a new epoch. `plan` names nodes with their
-  // incarnations. Sessions wait, and are computed again there. FAILED_PRECONDITION (NOT_READY where
-  // it neither waits for nodes nor runs, NUMERICS_CHANGED, KV_IN_USE) changes nothing.
-  absl::Status Move(const v1::Plan& plan);
+  // incarnations. Sessions are computed again there. FAILED_PRECONDITION (NOT_READY where it
+  // neither waits for nodes nor runs, MOVE_IN_PROGRESS, NUMERICS_CHANGED, KV_IN_USE) changes
+  // nothing.
+  absl::Status Move(const v1::Plan& plan, MoveWay way);
+  // Whether PlacedModel::next loads beside what serves; why the newest such was given up.
+  bool prepares() const { return phase_ == DeploymentPhase::kPreparing; }
+  const absl::Status& move_problem() const { return move_problem_; }
 
   // While the store is told that it ends, no new sessions begin.
   void Hold(bool hold) { held_ = hold; }
   bool held() const { return held_; }
   // The engine is there and takes requests, if only to queue them.
   bool serves() const {
-    return engine() != nullptr && (!leaving_ || moving_) && !held_ &&
-           (phase_ == DeploymentPhase::kReady || phase_ == DeploymentPhase::kResizing || moving_);
+    const bool there = Runs(phase_) || phase_ == DeploymentPhase::kResizing;
+    return engine() != nullptr && !held_ &&
+           ((there && (!leaving_ || LeavesWithRequests())) || Moves());
   }
 
   // Events.
@@ -121,6 +141,31 @@ class Deployment : public PlacedModel {
   void AwaitNodes(nanoseconds grace);
   // Whether a node of it is told to stop, or drained.
   bool ToBeLeft() const { return leaving_ || !drained_.empty(); }
+  // Requests queue from a node's loss until the model is linked elsewhere.
+  bool Moves() const {
+    return phase_ == DeploymentPhase::kRelinking || (HoldsRequests(phase_) && MayMove());
+  }
+  // A node is told to stop, and others are looked for or load.
+  bool LeavesWithRequests() const {
+    return leaving_ && MayMove() && Runs(phase_) && search_.wanted() && search_.problem().ok();
+  }
+  // What was to be left no longer is, or is left.
+  void EndSearch();
+  // Whether it might leave its nodes for faster ones.
+  bool MayBeBetter() const {
+    return phase_ == DeploymentPhase::kReady && MayMove() && !ToBeLeft() && !held_;
+  }
+  // Loads the plan beside what serves.
+  void Prepare(const v1::Plan& plan);
+  void OnPreparedProgress(const std::string& node, const v1::LoadProgress& progress);
+  // All of it is loaded: it takes the place of what serves.
+  void Switch();
+  // It is given up because of `why`; what serves goes on.
+  void AbandonMove(const absl::Status& why);
+  // It is on a node that nothing else of the model is on, and that cannot be had any more.
+  void AbandonMoveTo(const std::string& node, const std::string& because);
+  // Takes it off its workers, if there is one.
+  void DropMove();
   // A move failed because of `why`, or a placement broke: other nodes, without the one that it
   // names.
   void AwaitOthers(const absl::Status& why);
@@ -142,11 +187,13 @@ class Deployment : public PlacedModel {
   uint64_t rows_when_broken_ = 0;  // The engine's, when it was asked last.
   std::set<std::string> avoided_;
   std::set<std::string> drained_;  // Nodes with layers of it.
-  bool moving_ = false;  // Requests queue from a node's loss until the model is linked elsewhere.
+  absl::Status move_problem_;
   TimePoint state_since_{};  // Of kWaiting, and of linking.
   LoadRetry retry_;
   PlacementSearch search_;
+  BetterSearch better_;
   StageLoads loads_;
+  StageLoads next_loads_;
   Pipeline pipeline_;
 };
 

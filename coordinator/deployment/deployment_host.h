@@ -54,6 +54,9 @@ class DeploymentHost {
   virtual void RecordLater(uint64_t deployment) = 0;
   // Its placements changed: for `node list` and the memory that other plans may use.
   virtual void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) = 0;
+  // Stages of `plan` are being loaded beside those that stand, but for those that stay
+  // (StageStays); null: none are any more. The same use.
+  virtual void OnPrepared(uint64_t deployment, const v1::Plan* plan) = 0;
   virtual SequenceNumbers* sequence_numbers() = 0;
 };
 

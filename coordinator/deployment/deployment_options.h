@@ -28,6 +28,8 @@ struct DeploymentOptions {
   // A model that may move waits so long for nodes that are not there when it is to be loaded.
   nanoseconds placement_grace = std::chrono::seconds(30);
   nanoseconds placement_again = std::chrono::seconds(5);  // Where none were found.
+  // From a node's coming to the search for a faster placement of what may move: BetterSearch.
+  nanoseconds better_after = std::chrono::minutes(5);
   uint32_t max_queued_requests = 256;
   uint64_t max_input_embedding_bytes = uint64_t{256} << 20;  // EngineConfig's.
   uint32_t max_batch_items = 256;

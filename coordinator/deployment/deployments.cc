@@ -74,6 +74,14 @@ std::vector<uint64_t> Deployments::WantPlacement(TimePoint now) const {
   return ids;
 }
 
+std::vector<uint64_t> Deployments::WantBetter(TimePoint now) const {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, deployment] : by_id_) {
+    if (deployment->WantsBetter(now)) ids.push_back(id);
+  }
+  return ids;
+}
+
 void Deployments::LoadWhatWaits(const ClusterState& cluster) {
   for (auto& [id, deployment] : by_id_) {
     if (deployment->state() != DeploymentState::kWaiting) {

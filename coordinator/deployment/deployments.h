@@ -39,6 +39,8 @@ class Deployments {
   void UnloadAll(const absl::Status& why);
   // Those that are to be placed on other nodes by now: Deployment::WantsPlacement.
   std::vector<uint64_t> WantPlacement(TimePoint now) const;
+  // Those for which a faster placement is to be looked for by now: Deployment::WantsBetter.
+  std::vector<uint64_t> WantBetter(TimePoint now) const;
   // Loads what waits for nodes that are all back; says of the others which they wait for.
   void LoadWhatWaits(const ClusterState& cluster);
 

@@ -48,7 +48,7 @@ class LoadWatch {
   // Null: it has said nothing.
   const Worker* Find(const v1::PlanStage& stage) const;
 
-  const nanoseconds limit_;
+  nanoseconds limit_;
   TimePoint sent_{};
   std::map<std::string, Worker> workers_;  // By node.
 };

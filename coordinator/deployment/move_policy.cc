@@ -4,4 +4,6 @@ namespace strata::move_policy {
 
 bool MayMove(bool fits) { return fits; }
 
+bool MaySwitch(bool loaded) { return loaded; }
+
 }  // namespace strata::move_policy

@@ -8,6 +8,10 @@ namespace strata::move_policy {
 // Whether sessions may go to a placement. `fits`: each of them can be served there.
 bool MayMove(bool fits);
 
+// Whether a placement that loads beside the one that serves may take its place. `loaded`: all of
+// its stages say so.
+bool MaySwitch(bool loaded);
+
 }  // namespace strata::move_policy
 
 #endif  // STRATA_COORDINATOR_DEPLOYMENT_MOVE_POLICY_H_

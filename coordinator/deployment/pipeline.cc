@@ -127,7 +127,7 @@ void Pipeline::SendFence(uint64_t epoch) {
       return;  // The next tick ends the deployment, outside of the engine.
     }
   }
-  links_.Fence(placed_->plan());
+  links_.Fence(placed_->plan(), placed_->Fences());
 }
 
 bool Pipeline::PlacesElsewhere(const absl::Status& why) {

@@ -9,6 +9,27 @@
 
 namespace strata {
 
+bool PlanUses(const v1::Plan& plan, const std::string& node) {
+  const auto& stages = OnlyPipeline(plan).stages();
+  return std::any_of(stages.begin(), stages.end(),
+                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
+}
+
+bool StageStays(const v1::Plan& before, const v1::Plan& after, int index) {
+  const auto& x = OnlyPipeline(before).stages();
+  const auto& y = OnlyPipeline(after).stages();
+  if (x.size() != y.size()) {
+    return false;
+  }
+  const v1::PlanStage& old = x[index];
+  const v1::PlanStage& stage = y[index];
+  return OnlyRank(old).node() == OnlyRank(stage).node() &&
+         OnlyRank(old).incarnation() == OnlyRank(stage).incarnation() &&
+         old.first_layer() == stage.first_layer() && old.last_layer() == stage.last_layer() &&
+         std::equal(old.kv_pages().begin(), old.kv_pages().end(), stage.kv_pages().begin(),
+                    stage.kv_pages().end());
+}
+
 PlacedModel::PlacedModel(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
                          v1::LoadOptions load_options, RotaryBlob rotary,
                          std::function<void()> record_later)
@@ -24,22 +45,18 @@ const v1::PlanRank& PlacedModel::RankOf(int stage) const {
   return OnlyRank(OnlyPipeline(plan_).stages(stage));
 }
 
-bool PlacedModel::Uses(const std::string& node) const {
-  const auto& stages = OnlyPipeline(plan_).stages();
-  return std::any_of(stages.begin(), stages.end(),
-                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
-}
+bool PlacedModel::Uses(const std::string& node) const { return PlanUses(plan_, node); }
 
-LoadSubject PlacedModel::Subject() const {
+LoadSubject PlacedModel::Subject(const v1::Plan& plan) const {
   return {.deployment = id_,
           .model = model_.get(),
-          .plan = &plan_,
+          .plan = &plan,
           .options = &load_options_,
           .rotary = &rotary_};
 }
 
 v1::Load PlacedModel::MakeLayerLoad(uint32_t layer, uint32_t tokens, uint32_t rows) const {
-  return strata::MakeLayerLoad(Subject(), layer, tokens, rows);
+  return strata::MakeLayerLoad(Subject(plan_), layer, tokens, rows);
 }
 
 // ---- The record, and epochs.
@@ -71,7 +88,14 @@ absl::Status PlacedModel::Renew(const std::map<std::string, uint64_t>& incarnati
     const auto it = incarnations.find(rank->node());
     rank->set_incarnation(it == incarnations.end() ? 0 : it->second);
   }
-  return UseEpoch(NextEpoch());
+  const absl::Status used = UseEpoch(NextEpoch());
+  LoadsAnew();
+  return used;
+}
+
+void PlacedModel::LoadsAnew() {
+  load_epochs_.assign(static_cast<size_t>(OnlyPipeline(plan_).stages_size()), plan_.epoch());
+  passes_on_anew_ = false;
 }
 
 absl::Status PlacedModel::UseEpoch(uint64_t epoch) {
@@ -90,6 +114,45 @@ void PlacedModel::Replace(const v1::Plan& plan) {
     before_change_.reset();
   }
   record_later_();
+}
+
+// ---- Another placement beside it.
+
+void PlacedModel::PrepareNext(const v1::Plan& plan) {
+  next_ = plan;
+  next_->set_epoch(NextEpoch());
+  SkipTo(next_->epoch());
+}
+
+absl::Status PlacedModel::TakeNext() {
+  const uint64_t epoch = NextEpoch();
+  RETURN_IF_ERROR(epochs_.Use(epoch));
+  std::vector<uint64_t> loads;
+  for (int i = 0; i < OnlyPipeline(*next_).stages_size(); ++i) {
+    loads.push_back(StageStays(plan_, *next_, i) ? load_epochs_[static_cast<size_t>(i)]
+                                                 : next_->epoch());
+  }
+  plan_ = *std::exchange(next_, std::nullopt);
+  plan_.set_epoch(epoch);
+  load_epochs_ = std::move(loads);
+  passes_on_anew_ = true;
+  record_later_();
+  return absl::OkStatus();
+}
+
+std::vector<v1::Fence> PlacedModel::Fences() const {
+  const auto& stages = OnlyPipeline(plan_).stages();
+  std::vector<v1::Fence> fences;
+  for (int i = 0; i < stages.size(); ++i) {
+    v1::Fence& fence = fences.emplace_back();
+    fence.set_deployment(id_);
+    fence.set_loaded_epoch(load_epochs_[static_cast<size_t>(i)]);
+    if (passes_on_anew_ && i + 1 < stages.size()) {
+      fence.mutable_next()->set_node(RankOf(i + 1).node());
+      fence.mutable_next()->set_incarnation(RankOf(i + 1).incarnation());
+    }
+  }
+  return fences;
 }
 
 // ---- Changes of KV.
@@ -112,6 +175,7 @@ absl::Status PlacedModel::BeginChange(const v1::Plan& plan, const v1::LoadOption
   resize_problem_ = absl::OkStatus();
   before_change_ = Placing{std::exchange(plan_, std::move(changed)),
                            std::exchange(load_options_, std::move(changed_options))};
+  LoadsAnew();
   return absl::OkStatus();
 }
 
@@ -122,6 +186,7 @@ absl::Status PlacedModel::UndoChange(const absl::Status& why) {
   RETURN_IF_ERROR(epochs_.Use(epoch));
   DropChange(why);
   plan_.set_epoch(epoch);
+  LoadsAnew();
   return absl::OkStatus();
 }
 

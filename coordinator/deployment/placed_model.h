@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "coordinator/deployment/deployed_model.h"
@@ -21,6 +22,13 @@
 
 namespace strata {
 
+// Whether the stage at `index` of `after` stands already under `before`: the same layers with the
+// same KV on the same node, in the same place of as many stages. Where it passes on may differ.
+bool StageStays(const v1::Plan& before, const v1::Plan& after, int index);
+
+// Whether a stage of the plan is on the node.
+bool PlanUses(const v1::Plan& plan, const std::string& node);
+
 // A core: one thread. Only the deployment that is this model placed changes it.
 class PlacedModel {
  public:
@@ -30,8 +38,13 @@ class PlacedModel {
   const v1::LoadOptions& load_options() const { return load_options_; }
   bool Uses(const std::string& node) const;
   const v1::PlanRank& RankOf(int stage) const;
-  // What its workers are told to load.
-  LoadSubject Subject() const;
+  // What its workers are told to load of `plan`.
+  LoadSubject Subject(const v1::Plan& plan) const;
+  // Another placement, which is loaded beside this one, in the epoch of its loads; null: there is
+  // none.
+  const v1::Plan* next() const { return next_.has_value() ? &*next_ : nullptr; }
+  // What the worker of each stage is told when an epoch begins, less that epoch and addresses.
+  std::vector<v1::Fence> Fences() const;
   // Of a stage with one layer alone and KV for one sequence of so many tokens, `rows` at once, as
   // ComputeLayers has it: weights and numerics are the placed model's.
   v1::Load MakeLayerLoad(uint32_t layer, uint32_t tokens, uint32_t rows) const;
@@ -67,6 +80,12 @@ class PlacedModel {
   // KV that is under way is forgotten, and the placement is recorded soon.
   void Replace(const v1::Plan& plan);
 
+  // Another placement beside this one, in an epoch that nothing else has. It is given up, or takes
+  // this one's place in a new epoch; that may fail for want of one, and then changes nothing.
+  void PrepareNext(const v1::Plan& plan);
+  void DropNext() { next_.reset(); }
+  absl::Status TakeNext();
+
   // A change of KV on the same nodes and layers, in a new epoch: begun, kept, undone in another
   // epoch, or given up where it is. Begin and undo may fail for want of an epoch, and then change
   // nothing.
@@ -84,6 +103,8 @@ class PlacedModel {
   };
 
   uint64_t NextEpoch() const;
+  // All stages are loaded in the plan's epoch.
+  void LoadsAnew();
 
   const uint64_t id_;
   const std::shared_ptr<const DeployedModel> model_;
@@ -92,7 +113,10 @@ class PlacedModel {
   const RotaryBlob rotary_;
   const std::function<void()> record_later_;
   RecordedEpochs epochs_;
-  uint64_t skipped_ = 0;                  // Epochs up to this one.
+  uint64_t skipped_ = 0;               // Epochs up to this one.
+  std::vector<uint64_t> load_epochs_;  // Of the stages' Loads.
+  bool passes_on_anew_ = false;        // Stages may pass on to others than their Loads say.
+  std::optional<v1::Plan> next_;
   std::optional<Placing> before_change_;  // While it changes: what it goes back to.
   absl::Status resize_problem_;
 };

@@ -27,6 +27,8 @@ class PlacementSearch {
   // Somebody looks, until Failed or End.
   void Asked() { asked_ = true; }
   bool asked() const { return asked_; }
+  // Whether other nodes are wanted, now or later.
+  bool wanted() const { return at_.has_value(); }
   // There are none, because of `why`.
   void Failed(const absl::Status& why, TimePoint now);
 

@@ -22,14 +22,19 @@ void StageLinks::Begin(uint64_t epoch) {
   first_.reset();
 }
 
-void StageLinks::Fence(const v1::Plan& plan) {
+void StageLinks::Fence(const v1::Plan& plan, std::vector<v1::Fence> fences) {
   unfenced_.clear();
-  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    const v1::PlanRank& rank = OnlyRank(stage);
+  // From the last one on, so that a link that a stage opens finds the next one fenced.
+  for (size_t i = fences.size(); i-- > 0;) {
+    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i)));
     unfenced_.insert(rank.node());
+    v1::Fence& fence = fences[i];
+    fence.set_epoch(epoch_);
+    if (fence.has_next()) {
+      fence.mutable_next()->set_address(host_->AddressOf(fence.next().node()));
+    }
     v1::CoordinatorMessage message;
-    message.mutable_fence()->set_deployment(deployment_);
-    message.mutable_fence()->set_epoch(epoch_);
+    *message.mutable_fence() = std::move(fence);
     host_->SendToNode(rank.node(), rank.incarnation(), std::move(message));
   }
   LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch_}}, "fence");

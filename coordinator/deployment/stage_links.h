@@ -51,8 +51,8 @@ class StageLinks {
   void Drop();
   // Begins the epoch without a word to the workers: ends the link to the first stage.
   void Begin(uint64_t epoch);
-  // Has the plan's workers fence the epoch that was begun.
-  void Fence(const v1::Plan& plan);
+  // Has the plan's workers fence the epoch that was begun: PlacedModel::Fences.
+  void Fence(const v1::Plan& plan, std::vector<v1::Fence> fences);
   // Who has not acknowledged; once all have, and the first stage is not linked yet, that one's.
   std::vector<std::string> Unfenced(const v1::Plan& plan) const;
 

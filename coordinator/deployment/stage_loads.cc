@@ -9,13 +9,27 @@
 
 namespace strata {
 
+bool StageLoads::Stays(int stage) const {
+  return of_ == Of::kNext && StageStays(placed_->plan(), plan(), stage);
+}
+
 std::string StageLoads::Send() {
   watch_.Begin(host_->Now());
-  host_->OnPlacement(placed_->id(), placed_->plan(), true, false);
-  for (int i = 0; i < OnlyPipeline(placed_->plan()).stages_size(); ++i) {
+  if (of_ == Of::kNext) {
+    host_->OnPrepared(placed_->id(), &plan());
+  } else {
+    host_->OnPlacement(placed_->id(), plan(), true, false);
+  }
+  for (int i = 0; i < OnlyPipeline(plan()).stages_size(); ++i) {
+    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan()).stages(i));
+    if (Stays(i)) {
+      v1::LoadProgress loaded;
+      loaded.set_phase(v1::LoadProgress::PHASE_READY);
+      watch_.OnProgress(rank.node(), loaded, host_->Now());
+      continue;
+    }
     v1::CoordinatorMessage message;
     *message.mutable_load() = MakeLoad(i);
-    const v1::PlanRank& rank = placed_->RankOf(i);
     if (!host_->SendToNode(rank.node(), rank.incarnation(), std::move(message))) {
       return rank.node();
     }
@@ -25,23 +39,46 @@ std::string StageLoads::Send() {
 
 v1::Load StageLoads::MakeLoad(int stage) const {
   NextHop next{.node = "", .incarnation = host_->coordinator_incarnation(), .address = ""};
-  if (stage + 1 < OnlyPipeline(placed_->plan()).stages_size()) {
-    const v1::PlanRank& rank = placed_->RankOf(stage + 1);
+  if (stage + 1 < OnlyPipeline(plan()).stages_size()) {
+    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan()).stages(stage + 1));
     next = {rank.node(), rank.incarnation(), host_->AddressOf(rank.node())};
   }
   // Half, so that a link that cannot be opened is reported before the fence is given up.
-  return MakeStageLoad(placed_->Subject(), stage, next, options_.max_batch_items,
-                       options_.step_timeout / 2);
+  v1::Load load = MakeStageLoad(placed_->Subject(plan()), stage, next, options_.max_batch_items,
+                                options_.step_timeout / 2);
+  load.set_beside(of_ == Of::kNext);
+  return load;
+}
+
+void StageLoads::Unload(const v1::PlanRank& rank, uint64_t loaded_epoch) const {
+  v1::CoordinatorMessage message;
+  message.mutable_unload()->set_deployment(placed_->id());
+  message.mutable_unload()->set_loaded_epoch(loaded_epoch);
+  host_->SendToNode(rank.node(), rank.incarnation(), std::move(message));
 }
 
 void StageLoads::TakeBack() {
-  for (int i = 0; i < OnlyPipeline(placed_->plan()).stages_size(); ++i) {
-    v1::CoordinatorMessage message;
-    message.mutable_unload()->set_deployment(placed_->id());
-    const v1::PlanRank& rank = placed_->RankOf(i);
-    host_->SendToNode(rank.node(), rank.incarnation(), std::move(message));
+  for (int i = 0; i < OnlyPipeline(plan()).stages_size(); ++i) {
+    if (!Stays(i)) {
+      Unload(OnlyRank(OnlyPipeline(plan()).stages(i)), of_ == Of::kNext ? plan().epoch() : 0);
+    }
   }
-  host_->OnPlacement(placed_->id(), placed_->plan(), false, false);
+  if (of_ == Of::kNext) {
+    host_->OnPrepared(placed_->id(), nullptr);
+  } else {
+    host_->OnPlacement(placed_->id(), plan(), false, false);
+  }
+}
+
+void StageLoads::TakeOver(const StageLoads& next, const v1::Plan& before) {
+  watch_ = next.watch_;
+  for (const v1::PlanStage& stage : OnlyPipeline(before).stages()) {
+    if (!placed_->Uses(OnlyRank(stage).node())) {
+      Unload(OnlyRank(stage), 0);
+    }
+  }
+  host_->OnPrepared(placed_->id(), nullptr);
+  host_->OnPlacement(placed_->id(), plan(), true, false);
 }
 
 void StageLoads::OnProgress(const std::string& node, const v1::LoadProgress& progress) {
@@ -52,7 +89,7 @@ absl::Status StageLoads::Late(TimePoint now) const {
   if (options_.load_timeout <= nanoseconds(0)) {
     return absl::OkStatus();
   }
-  const Waiting wait = watch_.WaitFor(*watch_.Slowest(placed_->plan()), placed_->model()->name);
+  const Waiting wait = watch_.WaitFor(*watch_.Slowest(plan()), placed_->model()->name);
   if (now - wait.since < wait.limit) {
     return absl::OkStatus();
   }
@@ -68,12 +105,12 @@ std::optional<TimePoint> StageLoads::NextLate() const {
   if (options_.load_timeout <= nanoseconds(0)) {
     return std::nullopt;
   }
-  return watch_.SilentSince(*watch_.Slowest(placed_->plan())) + options_.load_timeout;
+  return watch_.SilentSince(*watch_.Slowest(plan())) + options_.load_timeout;
 }
 
 std::vector<Waiting> StageLoads::Waits() const {
   std::vector<Waiting> waits;
-  for (const v1::PlanStage& stage : OnlyPipeline(placed_->plan()).stages()) {
+  for (const v1::PlanStage& stage : OnlyPipeline(plan()).stages()) {
     if (!watch_.Ready(stage)) {
       waits.push_back(watch_.WaitFor(stage, placed_->model()->name));
     }

@@ -22,18 +22,26 @@ namespace strata {
 // A core: one thread. Nothing waits.
 class StageLoads {
  public:
+  // Of which placement: the one that stands, or PlacedModel::next, of which nothing is asked while
+  // there is none. The stages of that which stay count as loaded.
+  enum class Of { kStanding, kNext };
+
   // `placed` and `host` outlive it.
-  StageLoads(const PlacedModel* placed, const DeploymentOptions& options, DeploymentHost* host)
-      : placed_(placed), options_(options), host_(host), watch_(options.load_timeout) {}
+  StageLoads(Of of, const PlacedModel* placed, const DeploymentOptions& options,
+             DeploymentHost* host)
+      : of_(of), placed_(placed), options_(options), host_(host), watch_(options.load_timeout) {}
 
   // Has every worker of the plan load its stage. The first node that has no control stream, at
   // which it stops; "": all have one.
   std::string Send();
-  // Has them unload: nothing is placed on them any more.
+  // Has them unload: nothing of the plan is placed on them any more.
   void TakeBack();
+  // The placement that `next` had loaded is the one that stands, in place of `before`: nodes of
+  // that alone unload.
+  void TakeOver(const StageLoads& next, const v1::Plan& before);
 
   void OnProgress(const std::string& node, const v1::LoadProgress& progress);
-  bool AllReady() const { return watch_.AllReady(placed_->plan()); }
+  bool AllReady() const { return watch_.AllReady(plan()); }
   // What workers wait for is not theirs to hasten: they are not silent until now.
   void Excuse() { watch_.Excuse(host_->Now()); }
 
@@ -44,12 +52,16 @@ class StageLoads {
   std::vector<Waiting> Waits() const;
   // For people. `loading`: they are under way.
   std::vector<v1::LoadModelProgress::Worker> Describe(bool loading) const {
-    return watch_.Describe(placed_->plan(), loading, host_->Now());
+    return watch_.Describe(plan(), loading, host_->Now());
   }
 
  private:
+  const v1::Plan& plan() const { return of_ == Of::kNext ? *placed_->next() : placed_->plan(); }
+  bool Stays(int stage) const;
   v1::Load MakeLoad(int stage) const;
+  void Unload(const v1::PlanRank& rank, uint64_t loaded_epoch) const;
 
+  const Of of_;
   const PlacedModel* const placed_;
   const DeploymentOptions options_;
   DeploymentHost* const host_;

@@ -14,6 +14,8 @@ namespace {
 
 // A plan with less of the best one's predicted speed is not taken for what it moves.
 constexpr double kFastEnough = 0.8;
+// What runs is left for a plan that is so much faster.
+constexpr double kWorthAMove = 1.2;
 // Of one lost node: which nodes are tried in its place, and at how many cuts its neighbours share
 // its layers.
 constexpr size_t kMostSpares = 64;
@@ -57,6 +59,16 @@ class Search {
                        return std::pair(LostPacked(a->name), a->read_bytes_per_s) >
                               std::pair(LostPacked(b->name), b->read_bytes_per_s);
                      });
+  }
+
+  absl::StatusOr<std::optional<v1::Plan>> Better() {
+    ASSIGN_OR_RETURN(const v1::Plan runs, request_.plan(Pinned(request_.options, parts_)));
+    ASSIGN_OR_RETURN(v1::Plan anew, request_.plan(Pinned(request_.options, {})));
+    const bool worth = anew.predicted_tokens_per_s() >= kWorthAMove * runs.predicted_tokens_per_s();
+    if (worth) {
+      Add(std::move(anew));
+    }
+    return plans_.empty() ? std::nullopt : std::optional(std::move(plans_.front()));
   }
 
   absl::StatusOr<v1::Plan> Run() {
@@ -245,6 +257,10 @@ Movement MovementOf(const v1::Plan& before, const v1::Plan& after,
 
 absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request) {
   return Search(request).Run();
+}
+
+absl::StatusOr<std::optional<v1::Plan>> PlanBetter(const ReplacementRequest& request) {
+  return Search(request).Better();
 }
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,11 @@ struct ReplacementRequest {
 // node at its neighbours', or placed anew. With options.standby the fastest of those that move and
 // pack nothing, however fast, if there are any. Where there is no plan, why placing anew fails.
 absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request);
+
+// A plan made anew in the numerics class of before, where the planner predicts at least 20 % more
+// tokens a second for it than for what runs, both over these nodes; nullopt: what runs is good
+// enough. Errors: `plan`'s.
+absl::StatusOr<std::optional<v1::Plan>> PlanBetter(const ReplacementRequest& request);
 
 // What comes to nodes that did not hold it.
 struct Movement {

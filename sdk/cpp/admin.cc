@@ -184,6 +184,18 @@ absl::Status Client::LoadModel(const v1::LoadModelRequest& request, const LoadPr
   return ready || request.detach() ? absl::OkStatus() : NoModelError();
 }
 
+absl::Status Client::MoveModel(const v1::MoveModelRequest& request, const LoadProgressFn& progress,
+                               const CallOptions& call) {
+  bool ready = request.detach() || request.plan_only();
+  RETURN_IF_ERROR(impl_->ServerStream<v1::LoadModelProgress>(
+      call, [&](auto* context) { return impl_->admin().MoveModel(context, request); },
+      [&](v1::LoadModelProgress&& message) {
+        ready = ready || message.ready();
+        if (progress) progress(message);
+      }));
+  return ready ? absl::OkStatus() : NoModelError();
+}
+
 absl::StatusOr<v1::ModelCheck> Client::CheckModel(const v1::CheckModelRequest& request,
                                                   const CheckProgressFn& progress,
                                                   const CallOptions& call) {

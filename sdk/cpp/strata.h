@@ -44,6 +44,7 @@ class ListNodesResponse;
 class ListSessionsResponse;
 class LoadModelProgress;
 class LoadModelRequest;
+class MoveModelRequest;
 class LoadOptions;
 class Model;
 class ModelCheck;
@@ -374,6 +375,10 @@ class Client {
   // Returns when the model is ready (or, with `detach`, planned). Ending the call early does not
   // stop the load.
   absl::Status LoadModel(const v1::LoadModelRequest& request, const LoadProgressFn& progress,
+                         const CallOptions& call = {});
+  // Has a loaded model go to other nodes. Returns when it is ready there (or, with `detach`, on its
+  // way; with `plan_only`, planned). Ending the call early does not stop the move.
+  absl::Status MoveModel(const v1::MoveModelRequest& request, const LoadProgressFn& progress,
                          const CallOptions& call = {});
   absl::Status UnloadModel(std::string_view model, bool force, const CallOptions& call = {});
   absl::StatusOr<v1::Plan> ResizeModel(std::string_view model, uint64_t kv_tokens,

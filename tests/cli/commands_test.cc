@@ -125,6 +125,14 @@ TEST_F(CliCommands, ModelCommands) {
   EXPECT_EQ(Run({"model", "remove", "missing"}).code, kExitFailed);
   EXPECT_EQ(Document({"model", "unload", "recall"})["unloaded"], "recall");
   EXPECT_EQ(Document({"model", "resize", "recall", "--kv-tokens", "64"})["kv_tokens"], 64);
+  EXPECT_EQ(Document({"model", "move", "recall"})["ready"], true);
+  EXPECT_THAT(Text({"model", "move", "recall", "--layers", "a:0-3,b:4-7"}),
+              HasSubstr("recall is ready on a (layers 0-1), b (layers 2-3)"));
+  EXPECT_EQ(coordinator_.last_load().options().layers_size(), 2);
+  EXPECT_EQ(Document({"model", "move", "recall", "--plan-only"})["stages"].size(), 2u);
+  EXPECT_THAT(Text({"model", "move", "recall", "--nodes", "a,b", "--detach"}),
+              HasSubstr("recall is on its way to a (layers 0-1), b"));
+  EXPECT_EQ(Run({"model", "move", "missing"}).code, kExitFailed);
 }
 
 TEST_F(CliCommands, CheckSaysWhatAgreesAndExitsByIt) {

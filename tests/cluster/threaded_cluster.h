@@ -76,6 +76,7 @@ class ThreadedCluster : public DeploymentHost {
   uint64_t coordinator_incarnation() const override { return 1; }
   void RecordLater(uint64_t) override;
   void OnPlacement(uint64_t, const v1::Plan&, bool, bool) override {}
+  void OnPrepared(uint64_t, const v1::Plan*) override {}
   SequenceNumbers* sequence_numbers() override { return &sequence_numbers_; }
 
  private:

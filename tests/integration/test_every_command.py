@@ -104,7 +104,7 @@ def test_json_is_one_document_for_every_command(tmp_path):
                    "top": ["--once"], "plan": ["--nodes", "w0"], "model load": ["--nodes", "w0", "--context", 512]}
         order = ["status", "top", "node list", "node show", "node drain", "node resume", "model add",
                  "model list", "model show", "plan", "model load", "generate", "chat",
-                 "session list", "bench", "model check", "model resize", "model unload", "model remove",
+                 "session list", "bench", "model check", "model resize", "model move", "model unload", "model remove",
                  "key create", "key list"]
         fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0",
                  "key revoke": "some-id"}

@@ -43,6 +43,7 @@ class FakeAdmin : public IoService {
     calls.Serve(&Async::RequestLoadModel, std::bind_front(&FakeAdmin::LoadModel, this));
     calls.Serve(&Async::RequestUnloadModel, std::bind_front(&FakeAdmin::UnloadModel, this));
     calls.Serve(&Async::RequestResizeModel, std::bind_front(&FakeAdmin::ResizeModel, this));
+    calls.Serve(&Async::RequestMoveModel, std::bind_front(&FakeAdmin::MoveModel, this));
     calls.Serve(&Async::RequestCheckModel, std::bind_front(&FakeAdmin::CheckModel, this));
     calls.Serve(&Async::RequestListSessions, std::bind_front(&FakeAdmin::ListSessions, this));
     calls.Serve(&Async::RequestCancelSession, std::bind_front(&FakeAdmin::CancelSession, this));
@@ -210,6 +211,15 @@ class FakeAdmin : public IoService {
     *response->mutable_plan() = state_.plan;
     response->mutable_plan()->mutable_pipelines(0)->set_kv_tokens(request->kv_tokens());
     return grpc::Status::OK;
+  }
+  grpc::Status MoveModel(CallContext* context, const v1::MoveModelRequest* request,
+                         CallWriter<v1::LoadModelProgress>* writer) {
+    v1::LoadModelRequest load;
+    load.set_model(request->model());
+    load.set_detach(request->detach() || request->plan_only());
+    *load.mutable_options()->mutable_nodes() = request->nodes();
+    *load.mutable_options()->mutable_layers() = request->layers();
+    return LoadModel(context, &load, writer);
   }
   // Of the model "flipped" a layer differs.
   grpc::Status CheckModel(CallContext*, const v1::CheckModelRequest* request,

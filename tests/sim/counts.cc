@@ -37,7 +37,8 @@ constexpr std::string_view kFaultNames[] = {"drop-frame",
                                             "mute-worker",
                                             "deafen-worker",
                                             "cut-one-way",
-                                            "slow-worker"};
+                                            "slow-worker",
+                                            "move-model"};
 static_assert(std::size(kFaultNames) == kFaultKinds);
 
 constexpr std::string_view kRuleNames[] = {"step seen before: discarded",
@@ -75,6 +76,9 @@ constexpr std::string_view kRuleNames[] = {"step seen before: discarded",
                                            "resized: sessions went on",
                                            "moved to other nodes: sessions went on",
                                            "moved from a node told to stop",
+                                           "moved to faster nodes that came",
+                                           "loaded beside what served: switched",
+                                           "loaded beside what served: given up",
                                            "no other nodes: requests waited",
                                            "resize refused: KV in use",
                                            "resize failed: undone",

@@ -55,8 +55,9 @@ enum class FaultKind {
   kDeafenWorker,
   kCutOneWay,
   kSlowWorker,
+  kMoveModel,  // The operator has it on other workers.
 };
-inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kSlowWorker) + 1;
+inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kMoveModel) + 1;
 // Those that may strike at any time; the others are for scenarios of their own.
 inline constexpr size_t kDrawnFaultKinds = static_cast<size_t>(FaultKind::kStaleItem) + 1;
 inline constexpr size_t kPoisonFaultKinds = 3;
@@ -100,6 +101,9 @@ enum class Rule {
   kResumed,
   kMoved,
   kMovedFromLeaving,
+  kMovedToBetter,
+  kSwitched,
+  kMoveAbandoned,
   kFoundNoPlace,
   kResizeRefused,
   kResizeUndone,

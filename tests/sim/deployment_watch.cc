@@ -93,6 +93,12 @@ void DeploymentWatch::CountState() {
   if (before != state_ && state_ == DeploymentState::kFailed) {
     world().Count(Rule::kLoadFailed);
   }
+  if (std::exchange(prepares_, deployment_->prepares()) && !prepares_) {
+    const bool given_up = state_ == DeploymentState::kReady && !deployment_->move_problem().ok();
+    if (given_up || state_ == DeploymentState::kLoading) {
+      world().Count(given_up ? Rule::kMoveAbandoned : Rule::kSwitched);
+    }
+  }
   const bool undone = !deployment_->resize_problem().ok();
   if (undone && !std::exchange(undone_, undone)) {
     world().Count(Rule::kResizeUndone);
@@ -195,6 +201,9 @@ void DeploymentWatch::CountWork(const EngineCounters& counters) {
     world().Fail("a stage has not what the prefix cache offered, and no fault explains it");
   }
   count(Rule::kFault, counters.faults, seen_.faults);
+  if (world().scenario.moves_only && counters.faults > seen_.faults) {
+    world().Fail("a move of the model was a fault of its pipeline");
+  }
   count(Rule::kOffender, counters.offenders, seen_.offenders);
   count(Rule::kFenceTimeout, counters.fences_failed, seen_.fences_failed);
   count(Rule::kResultDiscarded, counters.results_discarded, seen_.results_discarded);

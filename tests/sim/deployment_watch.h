@@ -34,6 +34,7 @@ class DeploymentWatch {
   const Deployment* const deployment_;
   DeploymentState state_ = DeploymentState::kWaiting;  // When it was looked at last.
   bool undone_ = false;                                // Its newest resize.
+  bool prepares_ = false;                              // Another placement.
   std::optional<v1::Plan> places_;                     // When it was ready last.
   bool awaiting_ = false;                              // Sessions waited for a lost node.
   EngineCounters seen_;

@@ -200,9 +200,9 @@ void FailLoads(Scenario* scenario, nanoseconds horizon, Random* random) {
 
 // Workers are lost and told to stop, and others take their layers.
 void MoveLayers(Scenario* scenario, nanoseconds horizon, Random* random) {
-  constexpr FaultKind kLosses[] = {FaultKind::kCrashWorker, FaultKind::kPowerOffWorker,
+  constexpr FaultKind kLosses[] = {FaultKind::kCrashWorker,     FaultKind::kPowerOffWorker,
                                    FaultKind::kPartitionWorker, FaultKind::kStallWorker,
-                                   FaultKind::kLeaveWorker};
+                                   FaultKind::kLeaveWorker,     FaultKind::kMoveModel};
   scenario->moves = true;
   scenario->workers = scenario->stages + random->Below(3);
   scenario->layers = scenario->stages + random->Below(4);
@@ -224,6 +224,20 @@ void HalfCut(Scenario* scenario, nanoseconds horizon, Random* random) {
     fault.kind = kHalves[random->Below(std::size(kHalves))];
     fault.lasts =
         Milliseconds(random->OneIn(2) ? random->Between(10, 800) : random->Between(800, 6000));
+    scenario->faults.push_back(fault);
+  }
+}
+
+// The model moves, and nothing else happens.
+void MoveOnly(Scenario* scenario, nanoseconds horizon, Random* random) {
+  scenario->moves_only = scenario->moves = true;
+  scenario->workers = scenario->stages + random->Below(3);
+  scenario->layers = scenario->stages + random->Below(4);
+  scenario->forks_one_in = 0;  // That is a fault too.
+  scenario->faults.clear();
+  for (uint32_t i = random->Between(1, 8); i > 0; --i) {
+    Fault fault = DrawFault(horizon, random);
+    fault.kind = FaultKind::kMoveModel;
     scenario->faults.push_back(fault);
   }
 }
@@ -340,6 +354,10 @@ Scenario MakeScenario(uint64_t seed) {
   if (seed % 16 == 14 || seed % 16 == 15) {
     Random halves(Mix64(seed));
     HalfCut(&scenario, horizon, &halves);
+  }
+  if (seed % 16 == 12) {
+    Random moves(Mix64(seed));
+    MoveOnly(&scenario, horizon, &moves);
   }
   if (seed % 8 == 1) {
     Random poison(Mix64(seed));

@@ -66,6 +66,8 @@ struct Scenario {
   bool waves = false;
   // Layers of lost and leaving workers go to others (RECOVERY_MOVE).
   bool moves = false;
+  // The only faults there are move the model from workers that all stay: no request may fail by it.
+  bool moves_only = false;
   // The only faults there are come from poison: a request without it must not fail by any.
   bool poison_only = false;
   std::vector<ClientRequest> requests;

@@ -303,6 +303,9 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
   // A model whose node is lost refuses whom it would have to let wait.
   const bool fault =
       kFaultReasons.contains(reason->first) && (accepted || reason->first != "NODE_LOST");
+  if (world().scenario.moves_only && fault) {
+    world().Fail(client.Name() + " failed because the model moved: " + Describe(status));
+  }
   if (world().scenario.poison_only && !poison && fault) {
     world().Fail(client.Name() +
                  " failed with what another one brought about: " + Describe(status));

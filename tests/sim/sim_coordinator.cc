@@ -28,14 +28,17 @@ constexpr nanoseconds kLongestWait = milliseconds(100);
 
 std::string ShowToWorker(const v1::CoordinatorMessage& message) {
   if (message.has_load()) {
-    return "loads stage " + std::to_string(message.load().stage()) + " of deployment " +
+    return std::string("loads ") + (message.load().beside() ? "beside others " : "") + "stage " +
+           std::to_string(message.load().stage()) + " of deployment " +
            std::to_string(message.load().deployment()) + ", epoch " +
            std::to_string(message.load().epoch()) + ", on ";
   }
   if (message.has_unload()) {
     return "unloads deployment " + std::to_string(message.unload().deployment()) + " from ";
   }
-  return message.has_fence() ? "fences epoch " + std::to_string(message.fence().epoch()) + " at "
+  return message.has_fence() ? "fences epoch " + std::to_string(message.fence().epoch()) +
+                                   " of what was loaded in " +
+                                   std::to_string(message.fence().loaded_epoch()) + " at "
                              : "speaks to ";
 }
 
@@ -150,6 +153,9 @@ void SimCoordinator::Tick(bool by_time) {
   for (const uint64_t id : life_->deployments.WantPlacement(Now())) {
     SearchNodes(id);
   }
+  for (const uint64_t id : life_->deployments.WantBetter(Now())) {
+    SearchBetter(id);
+  }
   Look(by_time);
   ScheduleWake();
 }
@@ -181,23 +187,8 @@ void SimCoordinator::OnPlanned(uint64_t id, std::optional<v1::Plan> plan) {
   }
   absl::Status status = Error(absl::StatusCode::kResourceExhausted, "NO_ROOM", "no room");
   if (plan.has_value()) {
-    status = absl::OkStatus();
-    for (v1::PlanStage& stage : *OnlyPipeline(&*plan)->mutable_stages()) {
-      v1::PlanRank* rank = OnlyRank(&stage);
-      const NodeRecord* node = life_->cluster.Find(rank->node());
-      if (node == nullptr || !node->alive || node->leaving()) {
-        status = Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED", "a node has left");
-      } else {
-        rank->set_incarnation(node->info.incarnation());
-      }
-    }
-  }
-  if (status.ok()) {
-    uint64_t pages = deployment->load_options().kv_tokens() / kPageTokens;
-    // The other nodes have little memory now and then.
-    if (world().random.OneIn(4)) pages = std::min<uint64_t>(pages, world().random.Between(2, 4));
     const bool leaves = deployment->state() == DeploymentState::kReady;
-    status = deployment->Move(WithPages(*plan, pages));
+    status = Move(deployment, *std::move(plan), &world().random);
     if (status.ok() && leaves) world().Count(Rule::kMovedFromLeaving);
   }
   if (!status.ok()) {
@@ -205,6 +196,22 @@ void SimCoordinator::OnPlanned(uint64_t id, std::optional<v1::Plan> plan) {
     world().Count(Rule::kFoundNoPlace);
     deployment->SearchFailed(status);
   }
+}
+
+absl::Status SimCoordinator::Move(Deployment* deployment, v1::Plan plan, Random* random) {
+  for (v1::PlanStage& stage : *OnlyPipeline(&plan)->mutable_stages()) {
+    v1::PlanRank* rank = OnlyRank(&stage);
+    const NodeRecord* node = life_->cluster.Find(rank->node());
+    if (node == nullptr || !node->alive || node->leaving()) {
+      return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED", "a node has left");
+    }
+    rank->set_incarnation(node->info.incarnation());
+  }
+  uint64_t pages = deployment->load_options().kv_tokens() / kPageTokens;
+  // The other nodes have little memory now and then, or not enough for both placements.
+  if (random->OneIn(4)) pages = std::min<uint64_t>(pages, random->Between(2, 4));
+  const auto way = random->OneIn(4) ? Deployment::MoveWay::kPause : Deployment::MoveWay::kPrepare;
+  return deployment->Move(WithPages(std::move(plan), pages), way);
 }
 
 void SimCoordinator::Look(bool by_time) {
@@ -283,6 +290,70 @@ bool SimCoordinator::ResizeModel(uint64_t kv_pages) {
   if (ReasonOf(status) == "KV_IN_USE") {
     world().Tell([&] { return "refused: " + std::string(status.message()); });
     world().Count(Rule::kResizeRefused);
+  }
+  return status.ok();
+}
+
+// Some of what comes is faster.
+void SimCoordinator::SearchBetter(uint64_t id) {
+  life_->deployments.Find(id)->better().Asked();
+  std::vector<Machine> machines;
+  for (const PlannerNode& node : life_->cluster.Snapshot(id).nodes) {
+    machines.push_back(MachineOf(node.name));
+  }
+  std::optional<v1::Plan> plan;
+  if (!machines.empty() && world().random.OneIn(2)) {
+    plan = DrawPlanOn(world().scenario, std::move(machines), &world().random);
+  }
+  world().After(milliseconds(world().random.Between(1, 60)),
+                [this, incarnation = incarnation_, id, plan = std::move(plan)] {
+                  Turn(incarnation, [&] {
+                    Deployment* deployment = life_->deployments.Find(id);
+                    if (deployment == nullptr || !deployment->better().asked()) {
+                      return;
+                    }
+                    deployment->better().End();
+                    if (plan.has_value() && Move(deployment, *plan, &world().random).ok()) {
+                      deployment->MovesToBetter();
+                      world().Count(Rule::kMovedToBetter);
+                    }
+                  });
+                });
+}
+
+bool SimCoordinator::MoveModel(uint64_t random) {
+  Deployment* deployment = Model();
+  if (deployment == nullptr) {
+    return false;
+  }
+  Random draw(random);
+  absl::Status status;
+  Turn(incarnation_, [&] {
+    std::vector<Machine> machines;
+    for (const PlannerNode& node : life_->cluster.Snapshot(deployment->id()).nodes) {
+      machines.push_back(MachineOf(node.name));
+    }
+    if (machines.empty()) {
+      status = Error(absl::StatusCode::kFailedPrecondition, "NO_NODES", "no node is there");
+      return;
+    }
+    world().Tell([] { return std::string("FAULT: the operator moves the model"); });
+    v1::Plan plan = deployment->plan();
+    if (draw.OneIn(3)) {  // One stage alone; where that is too much, as drawn.
+      const Machine machine = machines[draw.Below(machines.size())];
+      auto* stages = OnlyPipeline(&plan)->mutable_stages();
+      const bool used = std::any_of(stages->begin(), stages->end(), [&](const auto& stage) {
+        return OnlyRank(stage).node() == NodeName(machine);
+      });
+      auto& stage = (*stages)[static_cast<int>(draw.Below(static_cast<uint32_t>(stages->size())))];
+      if (!used) OnlyRank(&stage)->set_node(NodeName(machine));
+    } else {
+      plan = DrawPlanOn(world().scenario, std::move(machines), &draw);
+    }
+    status = Move(deployment, std::move(plan), &draw);
+  });
+  if (!status.ok()) {
+    world().Tell([&] { return "refused: " + std::string(status.message()); });
   }
   return status.ok();
 }

@@ -20,6 +20,7 @@
 #include "strata/v1/membership.pb.h"
 #include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/random.h"
 
 namespace strata::sim {
 
@@ -43,6 +44,7 @@ class SimCoordinator : private DeploymentHost {
   void LoadModel(const v1::Plan& plan);  // As a new deployment; replaces one that is loaded.
   void UnloadModel();
   bool ResizeModel(uint64_t kv_pages);
+  bool MoveModel(uint64_t random);  // To workers that are there, as drawn.
   // Of the kinds that a Meddler knows; or kFailLoad: the next worker that says to have loaded is
   // heard to say that it cannot.
   void Arm(const Fault& fault);
@@ -76,6 +78,7 @@ class SimCoordinator : private DeploymentHost {
   uint64_t coordinator_incarnation() const override { return incarnation_; }
   void RecordLater(uint64_t deployment) override;
   void OnPlacement(uint64_t, const v1::Plan&, bool, bool) override {}
+  void OnPrepared(uint64_t, const v1::Plan*) override {}
   SequenceNumbers* sequence_numbers() override;
 
   World& world() const { return *cluster_->world; }
@@ -84,7 +87,9 @@ class SimCoordinator : private DeploymentHost {
   void TickAgain();
   void Tick(bool by_time);
   void SearchNodes(uint64_t id);
+  void SearchBetter(uint64_t id);
   void OnPlanned(uint64_t id, std::optional<v1::Plan> plan);
+  absl::Status Move(Deployment* deployment, v1::Plan plan, Random* random);
   void Look(bool by_time);
   void ScheduleWake();
 

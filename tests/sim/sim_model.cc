@@ -99,6 +99,7 @@ DeploymentOptions DeploymentOptionsOf(const Scenario& scenario) {
   options.placement_timeout = std::chrono::seconds(6);
   options.placement_grace = milliseconds(500);
   options.placement_again = milliseconds(300);
+  options.better_after = milliseconds(200);
   options.max_queued_requests = scenario.max_queued_requests;
   options.max_batch_items = scenario.max_batch_items;
   options.max_sessions = scenario.max_sessions;

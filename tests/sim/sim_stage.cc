@@ -80,6 +80,7 @@ SimStage::SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach)
       load_(load),
       spec_(SpecOf(life.cluster->world->scenario, load)),
       next_(MachineOf(load.next_node())),
+      next_incarnation_(load.next_incarnation()),
       reach_(std::move(reach)),
       shard_(spec_),
       runner_(ShardRunnerConfig{life.name, load.deployment(), load.epoch(), load.stage(),
@@ -96,8 +97,13 @@ void SimStage::After(nanoseconds delay, const std::function<void(SimStage*)>& wh
 
 // ---- Fences and links.
 
-void SimStage::Fence(uint64_t epoch) {
-  epochs_.Fence(epoch);
+void SimStage::Fence(const v1::Fence& fence) {
+  if (fence.has_next()) {
+    next_ = MachineOf(fence.next().node());
+    next_incarnation_ = fence.next().incarnation();
+    epochs_.SetNext(fence.next());
+  }
+  epochs_.Fence(fence.epoch());
   Drive();
 }
 
@@ -341,7 +347,7 @@ void SimStage::SendOn(ShardRunner::Output output) {
   sent.channel = ChannelOf(load_.deployment(), epoch);
   sent.from = life_.machine;
   sent.to = next_;
-  const uint64_t to = load_.next_incarnation();
+  const uint64_t to = next_incarnation_;
   if (last) {
     auto result = std::make_shared<const ResultMessage>(std::get<ResultMessage>(std::move(output)));
     world().Tell(

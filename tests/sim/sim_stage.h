@@ -50,7 +50,7 @@ class SimStage {
   // Of the newest fence that was done.
   uint64_t epoch() const { return epochs_.epoch(); }
 
-  void Fence(uint64_t epoch);
+  void Fence(const v1::Fence& fence);
   // The stage before, or the coordinator, wants to open its link.
   void Accept(const v1::LinkOpen& open, std::function<void(const absl::Status&)> answer);
   // On whichever link is open: a copy that comes late is handed to whoever is there.
@@ -102,7 +102,8 @@ class SimStage {
   const WorkerLife life_;
   const v1::Load load_;
   const StageSpec spec_;
-  const Machine next_;
+  Machine next_;
+  uint64_t next_incarnation_;
   const ReachFn reach_;
   StepClock clock_;
   testing::HashShard shard_;

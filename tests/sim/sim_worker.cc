@@ -143,6 +143,7 @@ void SimWorker::Register() {
   message.mutable_register_()->set_incarnation(incarnation_);
   message.mutable_register_()->set_address(name_);
   message.mutable_register_()->set_numerics(kNumericsClass);
+  message.mutable_register_()->set_loads_beside(true);
   Say(std::move(message));
 }
 
@@ -165,9 +166,21 @@ void SimWorker::OnMessage(uint64_t incarnation, const v1::CoordinatorMessage& me
       });
     }
     membership_->OnMessage(message, world().now());
+    CheckFence(message.fence());
     stages_->OnMessage(message);
     Drive();
   });
+}
+
+// Nobody is to serve before it has loaded.
+void SimWorker::CheckFence(const v1::Fence& fence) {
+  for (const auto& [stage, placed] : placed_) {
+    if (fence.loaded_epoch() != 0 && placed.load.deployment() == fence.deployment() &&
+        placed.load.epoch() == fence.loaded_epoch() && placed.host == nullptr &&
+        !stages_->Retired(stage)) {
+      world().Fail(name_ + " is fenced for a stage that it is still loading");
+    }
+  }
 }
 
 void SimWorker::OnStreamEnded(uint64_t incarnation, const absl::Status& why) {
@@ -300,8 +313,8 @@ void SimWorker::OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64
 
 std::vector<SimStage*> SimWorker::Loaded() const {
   std::vector<SimStage*> loaded;
-  for (const auto& [deployment, stage] : up_ ? stages_->placed() : std::map<uint64_t, StageId>()) {
-    if (SimStage* host = Find(deployment); host != nullptr) {
+  for (const StageId stage : up_ ? stages_->Placed() : std::vector<StageId>()) {
+    if (SimStage* host = placed_.at(stage).host.get(); host != nullptr) {
       loaded.push_back(host);
     }
   }

@@ -92,12 +92,16 @@ class SimWorker : private NodeHost {
   void OnAnswer(uint64_t asked, uint64_t found);
   void EndLife();
 
+  void CheckFence(const v1::Fence& fence);
+
   // NodeHost.
   void Say(v1::WorkerMessage message) override { life().Say(std::move(message)); }
   void Add(StageId stage, const v1::Load& load, StageId before) override;
   void BeginLoad(StageId stage) override;
   void TakeOff(StageId stage) override;
-  void Fence(StageId stage, uint64_t epoch) override { placed_.at(stage).host->Fence(epoch); }
+  void Fence(StageId stage, const v1::Fence& fence) override {
+    placed_.at(stage).host->Fence(fence);
+  }
   void EndLoad(StageId stage);
 
   // A stage, from its Load on.

@@ -191,6 +191,9 @@ void Simulation::Strike(const Fault& fault) {
     case FaultKind::kFailLoad:
       coordinator_.Arm(fault);
       return;
+    case FaultKind::kMoveModel:
+      Count(fault, coordinator_.MoveModel(fault.random));
+      return;
     case FaultKind::kFlipBit:
       FlipBit(fault);
       return;

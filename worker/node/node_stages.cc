@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "worker/node/same_load.h"
+#include "worker/node/switch_policy.h"
 
 namespace strata {
 
@@ -19,6 +20,9 @@ void NodeStages::BeginLife(uint64_t incarnation) {
 
 void NodeStages::EndLife() {
   alive_ = false;
+  while (!beside_.empty()) {
+    RetireBeside(beside_.begin()->first);
+  }
   while (!placed_.empty()) {
     const StageId id = placed_.begin()->second;
     placed_.erase(placed_.begin());
@@ -52,7 +56,7 @@ bool NodeStages::OnMessage(const v1::CoordinatorMessage& message) {
   if (message.has_load()) {
     OnLoad(message.load());
   } else if (message.has_unload()) {
-    OnUnload(message.unload().deployment());
+    OnUnload(message.unload());
   } else {
     OnFence(message.fence());
   }
@@ -64,6 +68,11 @@ void NodeStages::OnLoad(const v1::Load& load) {
   Stage& stage = stages_[id];
   stage.load = load;
   stage.incarnation = incarnation_;
+  if (load.beside() && placed_.contains(load.deployment())) {
+    OnLoadBeside(id, load);
+    return;
+  }
+  RetireBeside(load.deployment());
   const auto [placed, first] = placed_.try_emplace(load.deployment(), id);
   const StageId old = first ? 0 : std::exchange(placed->second, id);
   const bool same = old != 0 && SameButForKv(stages_.at(old).load, load);
@@ -74,9 +83,24 @@ void NodeStages::OnLoad(const v1::Load& load) {
   BeginWaiting();
 }
 
-void NodeStages::OnUnload(uint64_t deployment) {
+void NodeStages::OnLoadBeside(StageId id, const v1::Load& load) {
+  RetireBeside(load.deployment());
+  beside_[load.deployment()] = id;
+  host_->Add(id, load, 0);
+  BeginWaiting();
+}
+
+void NodeStages::OnUnload(const v1::Unload& unload) {
+  const uint64_t deployment = unload.deployment();
+  const auto meant = [&](StageId id) {
+    return unload.loaded_epoch() == 0 || stages_.at(id).load.epoch() == unload.loaded_epoch();
+  };
+  if (const auto beside = beside_.find(deployment);
+      beside != beside_.end() && meant(beside->second)) {
+    RetireBeside(deployment);
+  }
   const auto placed = placed_.find(deployment);
-  if (placed == placed_.end()) {
+  if (placed == placed_.end() || !meant(placed->second)) {
     SayUnloaded(deployment);
     return;
   }
@@ -85,9 +109,25 @@ void NodeStages::OnUnload(uint64_t deployment) {
   Retire(id, /*answers=*/true);
 }
 
+void NodeStages::TakePlace(const v1::Fence& fence) {
+  const auto beside = beside_.find(fence.deployment());
+  if (beside == beside_.end()) {
+    return;
+  }
+  const StageId id = beside->second;
+  if (stages_.at(id).state != State::kLoaded ||
+      !switch_policy::TakesPlace(fence.loaded_epoch(), stages_.at(id).load.epoch())) {
+    return;
+  }
+  beside_.erase(beside);
+  Retire(std::exchange(placed_[fence.deployment()], id), /*answers=*/false);
+}
+
 void NodeStages::OnFence(const v1::Fence& fence) {
-  if (const StageId id = Loaded(fence.deployment()); id != 0) {
-    host_->Fence(id, fence.epoch());
+  TakePlace(fence);
+  const StageId id = Loaded(fence.deployment());
+  if (id != 0 && switch_policy::IsMeant(fence.loaded_epoch(), stages_.at(id).load.epoch())) {
+    host_->Fence(id, fence);
     return;
   }
   v1::WorkerMessage message;
@@ -109,7 +149,7 @@ void NodeStages::BeginWaiting() {
   if (retiring_ > 0) {
     return;
   }
-  for (const auto& [deployment, id] : placed_) {
+  for (const StageId id : Placed()) {
     Stage& stage = stages_.at(id);
     if (stage.state == State::kWaiting) {
       stage.state = State::kLoading;
@@ -132,6 +172,14 @@ void NodeStages::Retire(StageId id, bool answers) {
               std::move(progress));
   }
   host_->TakeOff(id);
+}
+
+void NodeStages::RetireBeside(uint64_t deployment) {
+  if (const auto beside = beside_.find(deployment); beside != beside_.end()) {
+    const StageId id = beside->second;
+    beside_.erase(beside);
+    Retire(id, /*answers=*/false);
+  }
 }
 
 void NodeStages::OnProgress(StageId stage, const v1::LoadProgress& progress) {
@@ -208,10 +256,28 @@ StageId NodeStages::Loaded(uint64_t deployment) const {
   return placed->second;
 }
 
+std::vector<StageId> NodeStages::Placed() const {
+  std::vector<StageId> stages;
+  for (const auto& [deployment, id] : placed_) {
+    stages.push_back(id);
+    if (const auto beside = beside_.find(deployment); beside != beside_.end()) {
+      stages.push_back(beside->second);
+    }
+  }
+  return stages;
+}
+
 absl::StatusOr<StageId> NodeStages::Reaches(const v1::LinkOpen& open) const {
   const StageId id = Loaded(open.deployment());
   if (id == 0) {
     return NotLoaded(open.deployment());
+  }
+  // The fence by which the other stage takes this one's place is on its way.
+  if (beside_.contains(open.deployment()) && open.to_stage() != stages_.at(id).load.stage()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "EPOCH_NOT_LOADED",
+                 "a link to stage " + std::to_string(open.to_stage()) + " of deployment " +
+                     std::to_string(open.deployment()) + " came before its fence")
+        .Node(node_);
   }
   return id;
 }
@@ -235,7 +301,7 @@ void NodeStages::SetHostBytes(StageId stage, uint64_t bytes) {
 
 uint64_t NodeStages::BytesBeside(StageId stage) const {
   uint64_t bytes = 0;
-  for (const auto& [deployment, id] : placed_) {
+  for (const StageId id : Placed()) {
     bytes += id == stage ? 0 : stages_.at(id).bytes;
   }
   return bytes;
@@ -243,7 +309,7 @@ uint64_t NodeStages::BytesBeside(StageId stage) const {
 
 uint64_t NodeStages::HostBytesBeside(StageId stage) const {
   uint64_t bytes = 0;
-  for (const auto& [deployment, id] : placed_) {
+  for (const StageId id : Placed()) {
     bytes += id == stage ? 0 : stages_.at(id).host_bytes;
   }
   return bytes;

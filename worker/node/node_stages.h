@@ -1,10 +1,12 @@
-// The stages of a worker: which deployments' are being loaded, stand, or are being taken off.
+// The stages of a worker: which deployments' are being loaded, stand, or are being taken off. A
+// deployment has one that stands, and while it moves another one beside that.
 #ifndef STRATA_WORKER_NODE_NODE_STAGES_H_
 #define STRATA_WORKER_NODE_NODE_STAGES_H_
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,7 +32,7 @@ class NodeHost {
   virtual void BeginLoad(StageId stage) = 0;
   // Ends loading and computing, and frees what it has; NodeStages::OnGone follows, later.
   virtual void TakeOff(StageId stage) = 0;
-  virtual void Fence(StageId stage, uint64_t epoch) = 0;
+  virtual void Fence(StageId stage, const v1::Fence& fence) = 0;
 };
 
 // One thread at a time.
@@ -65,12 +67,13 @@ class NodeStages {
   // It is taken off. `frames_discarded`: while it was here.
   void OnGone(StageId stage, uint64_t frames_discarded);
 
-  // Whom a link that comes in reaches: NOT_FOUND (NO_DEPLOYMENT).
+  // Whom a link that comes in reaches: NOT_FOUND (NO_DEPLOYMENT), FAILED_PRECONDITION
+  // (EPOCH_NOT_LOADED).
   absl::StatusOr<StageId> Reaches(const v1::LinkOpen& open) const;
-  // The loaded stage of a deployment, or 0.
+  // The loaded stage of a deployment that stands, or 0.
   StageId Loaded(uint64_t deployment) const;
-  // Those that are being loaded or stand, by deployment.
-  const std::map<uint64_t, StageId>& placed() const { return placed_; }
+  // Those that are being loaded or stand, by deployment; one beside another after that.
+  std::vector<StageId> Placed() const;
   // Nobody waits for it any more.
   bool Retired(StageId stage) const;
 
@@ -95,9 +98,15 @@ class NodeStages {
   };
 
   void OnLoad(const v1::Load& load);
-  void OnUnload(uint64_t deployment);
+  // A Load beside the deployment's stage that stands.
+  void OnLoadBeside(StageId id, const v1::Load& load);
+  void OnUnload(const v1::Unload& unload);
   void OnFence(const v1::Fence& fence);
   void Retire(StageId id, bool answers);
+  // Takes off what is loaded beside the deployment's stage, if anything is.
+  void RetireBeside(uint64_t deployment);
+  // Has what is loaded beside the deployment's stage take its place, if the fence wants that.
+  void TakePlace(const v1::Fence& fence);
   // What is being taken off frees its memory first.
   void BeginWaiting();
   void Say(const Stage& stage, v1::WorkerMessage message);
@@ -113,6 +122,7 @@ class NodeStages {
   StageId newest_ = 0;
   std::map<StageId, Stage> stages_;
   std::map<uint64_t, StageId> placed_;  // By deployment.
+  std::map<uint64_t, StageId> beside_;  // Of these; by deployment.
   uint64_t retiring_ = 0;
   uint64_t frames_discarded_ = 0;  // Of stages that are gone.
 };

@@ -5,6 +5,7 @@ namespace strata {
 bool SameButForKv(const v1::Load& a, const v1::Load& b) {
   const auto rest = [](v1::Load load) {
     load.clear_epoch();
+    load.clear_beside();
     load.clear_kv_pages();
     load.clear_next_node();
     load.clear_next_incarnation();

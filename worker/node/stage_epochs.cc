@@ -33,6 +33,11 @@ void StageEpochs::Fence(uint64_t epoch) {
   asked_ = std::max(asked_.value_or(0), epoch);
 }
 
+void StageEpochs::SetNext(const v1::NextHop& next) {
+  place_.next_node = next.node();
+  place_.next_incarnation = next.incarnation();
+}
+
 FenceStep StageEpochs::Next(TimePoint now) {
   while (!stopping_) {
     switch (phase_) {

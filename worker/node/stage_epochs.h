@@ -83,6 +83,8 @@ class StageEpochs {
   // (retrying within step_timeout, since the next stage may not have heard of it yet), and tells
   // the coordinator whether that worked. A newer fence replaces one that is still at work.
   void Fence(uint64_t epoch);
+  // Whom to send to from the next fence on.
+  void SetNext(const v1::NextHop& next);
   // One fence is at work at a time: whoever drives it asks Next after everything that it was told.
   FenceStep Next(TimePoint now);
   void OnBegun(const absl::Status& status, TimePoint now);
@@ -129,7 +131,7 @@ class StageEpochs {
   void End(absl::Status status);
   absl::Status Refuse(std::string_view reason, const std::string& what) const;
 
-  const StagePlace place_;
+  StagePlace place_;
   const StageTimes times_;
   bool stopping_ = false;
   uint64_t wanted_ = 0;            // Newest epoch that was asked for.

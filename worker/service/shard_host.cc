@@ -38,6 +38,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
         clock_(clock),
         dialer_(dialer),
         events_(std::move(events)),
+        next_address_(config_.next_address),
         epochs_(PlaceOf(config_)),
         watch_(config_.step_timeout),
         queue_(config_.runner, epochs_.max_waiting(), std::move(shard), clock, compute,
@@ -47,8 +48,12 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
     link_thread_ = std::thread([this] { LinkLoop(); });
   }
 
-  void Fence(uint64_t epoch) {
+  void Fence(uint64_t epoch, const v1::NextHop* next) {
     MutexLock lock(&mutex_);
+    if (next != nullptr) {
+      next_address_ = next->address();
+      epochs_.SetNext(*next);
+    }
     epochs_.Fence(epoch);
     changed_.NotifyAll();
   }
@@ -99,6 +104,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
 
   mutable Mutex mutex_;
   CondVar changed_;  // epochs_.
+  std::string next_address_ STRATA_GUARDED_BY(mutex_);
   StageEpochs epochs_ STRATA_GUARDED_BY(mutex_);
   std::shared_ptr<InboundLink> inbound_ STRATA_GUARDED_BY(mutex_);  // That of epochs_.inbound().
   // Used by the thread that computes while it sends; replaced by the link thread.
@@ -295,7 +301,12 @@ void ShardHost::Impl::Begin(FenceWork work) {
 }
 
 void ShardHost::Impl::Dial(const FenceStep& step) {
-  auto link = dialer_->Dial(config_.next_address, step.open, config_.max_in_flight + 1,
+  std::string address;
+  {
+    MutexLock lock(&mutex_);
+    address = next_address_;
+  }
+  auto link = dialer_->Dial(address, step.open, config_.max_in_flight + 1,
                             std::chrono::ceil<milliseconds>(step.timeout),
                             [weak = weak_from_this(), epoch = step.epoch](const auto& broken) {
                               if (auto self = weak.lock()) {
@@ -345,7 +356,7 @@ ShardHost::ShardHost(ShardHostConfig config, std::unique_ptr<Shard> shard, const
 }
 
 ShardHost::~ShardHost() { Stop(); }
-void ShardHost::Fence(uint64_t epoch) { impl_->Fence(epoch); }
+void ShardHost::Fence(uint64_t epoch, const v1::NextHop* next) { impl_->Fence(epoch, next); }
 absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::AcceptLink(const v1::LinkOpen& open,
                                                                 std::shared_ptr<InboundLink> link) {
   return impl_->AcceptLink(open, std::move(link));

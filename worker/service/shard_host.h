@@ -61,7 +61,8 @@ class ShardHost {
   // Ends the links of older epochs, waits for the step at hand, opens the link onward for `epoch`
   // (retrying within step_timeout, since the next stage may not have heard of it yet), and tells
   // events whether that worked. Returns at once. A newer fence replaces one that is still at work.
-  void Fence(uint64_t epoch);
+  // `next`: whom it sends to from then on, with its address; null: as before.
+  void Fence(uint64_t epoch, const v1::NextHop* next = nullptr);
 
   // A link that comes in. Waits a little (1 s) when the fence of its epoch is still on its way.
   // FAILED_PRECONDITION: WRONG_STAGE, STALE_EPOCH, EPOCH_NOT_LOADED.

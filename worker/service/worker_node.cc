@@ -122,6 +122,7 @@ v1::NodeInfo WorkerNode::Info() const {
   info.set_flops_per_s(options_.speed.flops_per_s);
   info.set_numerics(parts_.backend->numerics());
   info.set_platform(PlatformName());
+  info.set_loads_beside(true);
   return info;
 }
 
@@ -277,11 +278,22 @@ void WorkerNode::TakeOff(StageId stage) {
   changed_.NotifyAll();
 }
 
-void WorkerNode::Fence(StageId stage, uint64_t epoch) { tasks_.at(stage)->Host()->Fence(epoch); }
+void WorkerNode::Fence(StageId stage, const v1::Fence& fence) {
+  const std::shared_ptr<ShardHost> host = tasks_.at(stage)->Host();
+  if (!fence.has_next()) {
+    host->Fence(fence.epoch());
+    return;
+  }
+  v1::NextHop next = fence.next();
+  if (next.node().empty()) {
+    next.set_address(options_.coordinator);
+  }
+  host->Fence(fence.epoch(), &next);
+}
 
 std::vector<std::shared_ptr<StageTask>> WorkerNode::Placed() const {
   std::vector<std::shared_ptr<StageTask>> tasks;
-  for (const auto& [deployment, id] : stages_.placed()) {
+  for (const StageId id : stages_.Placed()) {
     tasks.push_back(tasks_.at(id));
   }
   return tasks;

@@ -105,7 +105,7 @@ class WorkerNode : public LinkHandler, private NodeHost {
   void Add(StageId stage, const v1::Load& load, StageId before) override STRATA_REQUIRES(mutex_);
   void BeginLoad(StageId stage) override STRATA_REQUIRES(mutex_);
   void TakeOff(StageId stage) override STRATA_REQUIRES(mutex_);
-  void Fence(StageId stage, uint64_t epoch) override STRATA_REQUIRES(mutex_);
+  void Fence(StageId stage, const v1::Fence& fence) override STRATA_REQUIRES(mutex_);
 
   // Memory that stages share: where they compute, or the host's beside a device's own.
   enum class Memory { kDevice, kHost };

@@ -95,6 +95,7 @@ void AdminServiceImpl::Serve(IoLoop* loop) {
   lengthy.Serve(&Async::RequestRemoveModel, Guarded(&This::RemoveModel));
   lengthy.Serve(&Async::RequestLoadModel, Guarded(&This::LoadModel));
   lengthy.Serve(&Async::RequestResizeModel, Guarded(&This::ResizeModel));
+  lengthy.Serve(&Async::RequestMoveModel, Guarded(&This::MoveModel));
   lengthy.Serve(&Async::RequestCheckModel, Guarded(&This::CheckModel));
 }
 
@@ -186,15 +187,31 @@ grpc::Status AdminServiceImpl::PlanModel(CallContext*, const v1::PlanModelReques
 
 grpc::Status AdminServiceImpl::LoadModel(CallContext* context, const v1::LoadModelRequest* request,
                                          CallWriter<v1::LoadModelProgress>* writer) {
-  const auto plan = coordinator_->loads()->Load(request->model(), request->options());
+  return Follow(
+      coordinator_->loads()->Load(request->model(), request->options()), request->detach(),
+      [&] { return coordinator_->loads()->Progress(request->model()); }, context, writer);
+}
+
+grpc::Status AdminServiceImpl::MoveModel(CallContext* context, const v1::MoveModelRequest* request,
+                                         CallWriter<v1::LoadModelProgress>* writer) {
+  return Follow(
+      request->plan_only() ? coordinator_->moves()->Plan(*request)
+                           : coordinator_->moves()->Move(*request),
+      request->detach() || request->plan_only(),
+      [&] { return coordinator_->moves()->Progress(request->model()); }, context, writer);
+}
+
+grpc::Status AdminServiceImpl::Follow(const absl::StatusOr<v1::Plan>& plan, bool detach,
+                                      const ProgressFn& next, CallContext* context,
+                                      CallWriter<v1::LoadModelProgress>* writer) const {
   if (!plan.ok()) {
     return ToGrpc(plan.status());
   }
   v1::LoadModelProgress first;
   *first.mutable_plan() = *plan;
   writer->Write(first);
-  while (!request->detach() && !stopping_ && !context->IsCancelled()) {
-    const auto progress = coordinator_->loads()->Progress(request->model());
+  while (!detach && !stopping_ && !context->IsCancelled()) {
+    const auto progress = next();
     if (!progress.ok()) {
       return ToGrpc(progress.status());
     }

@@ -56,6 +56,11 @@ class AdminServiceImpl final : public IoService {
     };
   }
 
+  // Tells where a model goes, and how far it is until it is ready there.
+  using ProgressFn = std::function<absl::StatusOr<v1::LoadModelProgress>()>;
+  grpc::Status Follow(const absl::StatusOr<v1::Plan>& plan, bool detach, const ProgressFn& next,
+                      CallContext* context, CallWriter<v1::LoadModelProgress>* writer) const;
+
   // Handlers, which wait.
   grpc::Status GetStatus(CallContext*, const v1::GetStatusRequest*,
                          v1::GetStatusResponse* response);
@@ -83,6 +88,8 @@ class AdminServiceImpl final : public IoService {
                          CallWriter<v1::LoadModelProgress>* writer);
   grpc::Status UnloadModel(CallContext*, const v1::UnloadModelRequest* request,
                            v1::UnloadModelResponse*);
+  grpc::Status MoveModel(CallContext* context, const v1::MoveModelRequest* request,
+                         CallWriter<v1::LoadModelProgress>* writer);
   grpc::Status ResizeModel(CallContext*, const v1::ResizeModelRequest* request,
                            v1::ResizeModelResponse* response);
   grpc::Status CheckModel(CallContext* context, const v1::CheckModelRequest* request,

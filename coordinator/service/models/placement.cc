@@ -9,6 +9,7 @@
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/cluster/problem_list.h"
+#include "coordinator/deployment/placed_model.h"
 #include "coordinator/engine/step_timing.h"
 #include "coordinator/planner/replacement.h"
 #include "coordinator/service/models/layer_caches.h"
@@ -159,19 +160,38 @@ absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::Lo
   return plan;
 }
 
+namespace {
+
+ReplacementRequest RequestOf(const ModelRuntime& model, const v1::LoadOptions& options,
+                             const PlannerCluster& cluster, const v1::Plan& before,
+                             nanoseconds step_timeout) {
+  return {.before = before,
+          .nodes = cluster.nodes,
+          .layer_bytes = model.ForPlanner(options).layer_bytes,
+          .options = options,
+          .plan = [&model, &cluster, step_timeout](const v1::LoadOptions& asked) {
+            return ChoosePlacement(model, asked, cluster, step_timeout);
+          }};
+}
+
+}  // namespace
+
 absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
                                            const v1::LoadOptions& options,
                                            const PlannerCluster& cluster, const v1::Plan& before,
                                            const WeightHolders& holders, nanoseconds step_timeout) {
-  return PlanReplacement(
-      {.before = before,
-       .nodes = cluster.nodes,
-       .layer_bytes = model.ForPlanner(options).layer_bytes,
-       .caches = CachesOf(LayersOf(model, before.numerics_class().name()), cluster.nodes, holders),
-       .options = options,
-       .plan = [&](const v1::LoadOptions& asked) {
-         return ChoosePlacement(model, asked, cluster, step_timeout);
-       }});
+  ReplacementRequest request = RequestOf(model, options, cluster, before, step_timeout);
+  request.caches =
+      CachesOf(LayersOf(model, before.numerics_class().name()), cluster.nodes, holders);
+  return PlanReplacement(request);
+}
+
+absl::StatusOr<std::optional<v1::Plan>> ChooseBetter(const ModelRuntime& model,
+                                                     const v1::LoadOptions& options,
+                                                     const PlannerCluster& cluster,
+                                                     const v1::Plan& runs,
+                                                     nanoseconds step_timeout) {
+  return PlanBetter(RequestOf(model, options, cluster, runs, step_timeout));
 }
 
 absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster) {
@@ -183,6 +203,41 @@ absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster) 
       return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
                    "node '" + rank.node() + "' left while the model was being placed")
           .Hint("try again");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFitsBeside(const ModelSpec& spec, const v1::LoadOptions& options,
+                             const v1::Plan& before, const v1::Plan& after,
+                             const ClusterState& cluster) {
+  const auto& stages = OnlyPipeline(after).stages();
+  const std::vector<uint64_t> needs = StageBytes(spec, options, after);
+  const std::vector<uint64_t> host_needs = StageHostBytes(spec, options, after);
+  const PlannerCluster free = cluster.Snapshot(/*without_deployment=*/0);
+  for (int i = 0; i < stages.size(); ++i) {
+    const std::string& name = OnlyRank(stages[i]).node();
+    const NodeRecord* record = cluster.Find(name);
+    if (PlanUses(before, name) && (record == nullptr || !record->info.loads_beside())) {
+      return Error(absl::StatusCode::kFailedPrecondition, "NOT_SUPPORTED",
+                   "the worker of node '" + name +
+                       "' is of a version that holds one stage of a model")
+          .Node(name)
+          .Hint("upgrade it");
+    }
+    if (StageStays(before, after, i)) {
+      continue;
+    }
+    for (const PlannerNode& node : free.nodes) {
+      if (node.name == name &&
+          (node.free_bytes < needs[i] || node.host_free_bytes < host_needs[i])) {
+        return Error(absl::StatusCode::kResourceExhausted, "NO_ROOM_BESIDE",
+                     "node '" + name + "' has not the memory for layers " +
+                         std::to_string(stages[i].first_layer()) + "-" +
+                         std::to_string(stages[i].last_layer()) + " beside what it holds")
+            .Node(name)
+            .Limit("free_bytes=" + std::to_string(node.free_bytes));
+      }
     }
   }
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #define STRATA_COORDINATOR_SERVICE_MODELS_PLACEMENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,19 @@ absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
                                            const v1::LoadOptions& options,
                                            const PlannerCluster& cluster, const v1::Plan& before,
                                            const WeightHolders& holders, nanoseconds step_timeout);
+
+// Whether the nodes of `after` can load its stages beside those of `before`, which serve, but for
+// those that stay (StageStays): NO_ROOM_BESIDE, or NOT_SUPPORTED by a worker's version.
+absl::Status CheckFitsBeside(const ModelSpec& spec, const v1::LoadOptions& options,
+                             const v1::Plan& before, const v1::Plan& after,
+                             const ClusterState& cluster);
+
+// A plan that is worth leaving the one that runs for: PlanBetter.
+absl::StatusOr<std::optional<v1::Plan>> ChooseBetter(const ModelRuntime& model,
+                                                     const v1::LoadOptions& options,
+                                                     const PlannerCluster& cluster,
+                                                     const v1::Plan& runs,
+                                                     nanoseconds step_timeout);
 
 // Whether two plans put the same layers on the same nodes with the same KV and numerics.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b);

@@ -3,6 +3,9 @@
 #include <memory>
 #include <utility>
 
+#include "common/app/log.h"
+#include "common/status.h"
+#include "coordinator/service/models/model_moves.h"
 #include "coordinator/service/models/placement.h"
 
 namespace strata {
@@ -10,6 +13,46 @@ namespace strata {
 void Replacements::Tick(TimePoint now) {
   for (const uint64_t id : deployments_->WantPlacement(now)) {
     Begin(deployments_->Find(id));
+  }
+  for (const uint64_t id : deployments_->WantBetter(now)) {
+    BeginBetter(deployments_->Find(id));
+  }
+}
+
+void Replacements::BeginBetter(Deployment* deployment) {
+  deployment->better().Asked();
+  const auto model = models_->Get(deployment->model()->name);
+  if (!model.ok()) {
+    deployment->better().End();
+    return;
+  }
+  tasks_->Run([this, id = deployment->id(), model = *model, runs = deployment->plan(),
+               options = deployment->load_options(),
+               cluster = cluster_->Snapshot(deployment->id())] {
+    auto plan = ChooseBetter(*model, options, cluster, runs, step_timeout_);
+    loop_->Post([this, id, plan = std::move(plan)] { OnBetter(id, plan); });
+  });
+}
+
+void Replacements::OnBetter(uint64_t id, const absl::StatusOr<std::optional<v1::Plan>>& plan) {
+  Deployment* deployment = deployments_->Find(id);
+  if (deployment == nullptr || !deployment->better().asked() || deployments_->stopping()) {
+    return;
+  }
+  deployment->better().End();
+  if (!plan.ok() || !plan->has_value() || deployment->held()) {
+    return;
+  }
+  // Requests never wait for a load on its account.
+  const absl::Status moves =
+      BeginMove(*models_, *cluster_, **plan, /*may_pause=*/false, deployment);
+  if (moves.ok()) {
+    LogInfo({{"model", deployment->model()->name}, {"deployment", id}},
+            "faster nodes have come for the model");
+    deployment->MovesToBetter();
+  } else {
+    LogInfo({{"model", deployment->model()->name}, {"deployment", id}},
+            "there are faster nodes for the model, and it does not move there: " + Describe(moves));
   }
 }
 
@@ -42,18 +85,12 @@ void Replacements::OnPlanned(uint64_t id, const absl::StatusOr<v1::Plan>& plan) 
   if (deployment == nullptr || !deployment->searches() || deployments_->stopping()) {
     return;
   }
-  const absl::Status moved = plan.ok() ? Move(deployment, *plan) : plan.status();
+  const absl::Status moved =
+      plan.ok() ? BeginMove(*models_, *cluster_, *plan, /*may_pause=*/true, deployment)
+                : plan.status();
   if (!moved.ok()) {
     deployment->SearchFailed(moved);
   }
-}
-
-absl::Status Replacements::Move(Deployment* deployment, const v1::Plan& plan) {
-  RETURN_IF_ERROR(CheckStillThere(plan, *cluster_));
-  ASSIGN_OR_RETURN(const auto model, models_->Get(deployment->model()->name));
-  RETURN_IF_ERROR(CheckStillFits(*model, deployment->load_options(), plan,
-                                 cluster_->Snapshot(deployment->id())));
-  return deployment->Move(plan);
 }
 
 }  // namespace strata

@@ -1,8 +1,9 @@
-// Has models whose nodes are lost placed on others.
+// Has models whose nodes are lost placed on others, and those for which faster ones have come.
 #ifndef STRATA_COORDINATOR_SERVICE_MODELS_REPLACEMENTS_H_
 #define STRATA_COORDINATOR_SERVICE_MODELS_REPLACEMENTS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,9 +38,10 @@ class Replacements {
   void Begin(Deployment* deployment);
   // Nodes that may take its layers.
   PlannerCluster Left(const Deployment& deployment) const;
+  void BeginBetter(Deployment* deployment);
+  void OnBetter(uint64_t id, const absl::StatusOr<std::optional<v1::Plan>>& plan);
   // A plan was made, or there is none.
   void OnPlanned(uint64_t id, const absl::StatusOr<v1::Plan>& plan);
-  absl::Status Move(Deployment* deployment, const v1::Plan& plan);
 
   const nanoseconds step_timeout_;
   EventLoop* const loop_;

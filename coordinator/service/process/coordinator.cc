@@ -47,6 +47,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
       requests_(clock, &loop_, &deployments_, &keys_),
       loads_({.defaults = options.load, .deployment = options.deployment}, &loop_, models, store,
              &records_, &cluster_, &deployments_, this),
+      moves_(options.deployment.step_timeout, &loop_, models, &cluster_, &deployments_),
       replacements_(options.deployment.step_timeout, &loop_, &tasks_, models, &cluster_,
                     &deployments_),
       standbys_(options.deployment.step_timeout, &loop_, &tasks_, models, &cluster_, &deployments_,
@@ -200,6 +201,30 @@ void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool pl
                      "-" + std::to_string(stages[i].last_layer());
     placement.ready = ready;
     cluster_.SetPlacement(OnlyRank(stages[i]).node(), deployment, std::move(placement));
+  }
+}
+
+void Coordinator::OnPrepared(uint64_t deployment, const v1::Plan* plan) {
+  cluster_.ClearPrepared(deployment);
+  const Deployment* owner = deployments_.Find(deployment);
+  if (plan == nullptr || owner == nullptr) {
+    return;
+  }
+  const std::vector<uint64_t> bytes =
+      StageBytes(owner->model()->spec(), owner->load_options(), *plan);
+  const std::vector<uint64_t> host_bytes =
+      StageHostBytes(owner->model()->spec(), owner->load_options(), *plan);
+  const auto& stages = OnlyPipeline(*plan).stages();
+  for (int i = 0; i < stages.size(); ++i) {
+    if (StageStays(owner->plan(), *plan, i)) {
+      continue;
+    }
+    NodeRecord::Placement placement;
+    placement.bytes = bytes[i];
+    placement.host_bytes = host_bytes[i];
+    placement.what = owner->model()->name + " layers " + std::to_string(stages[i].first_layer()) +
+                     "-" + std::to_string(stages[i].last_layer()) + " (to be)";
+    cluster_.SetPrepared(OnlyRank(stages[i]).node(), deployment, std::move(placement));
   }
 }
 

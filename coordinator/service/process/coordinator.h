@@ -27,6 +27,7 @@
 #include "coordinator/service/loop/blocking_tasks.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "coordinator/service/models/model_loads.h"
+#include "coordinator/service/models/model_moves.h"
 #include "coordinator/service/models/models.h"
 #include "coordinator/service/models/record_writer.h"
 #include "coordinator/service/models/replacements.h"
@@ -72,6 +73,7 @@ class Coordinator : private DeploymentHost {
 
   // The owners, each with its rules of threads.
   ModelLoads* loads() { return &loads_; }
+  ModelMoves* moves() { return &moves_; }
   ModelChecks* checks() { return &checks_; }
   NodeAdmin* nodes() { return &nodes_; }
   LiveRequests* requests() { return &requests_; }
@@ -108,6 +110,7 @@ class Coordinator : private DeploymentHost {
   uint64_t coordinator_incarnation() const override { return links_.incarnation(); }
   void RecordLater(uint64_t deployment) override { records_.SaveDeployment(deployment); }
   void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) override;
+  void OnPrepared(uint64_t deployment, const v1::Plan* plan) override;
   SequenceNumbers* sequence_numbers() override { return &sequence_numbers_; }
 
   std::optional<TimePoint> Tick(TimePoint now);
@@ -138,6 +141,7 @@ class Coordinator : private DeploymentHost {
   LinkMeasurer measurer_;
   LiveRequests requests_;
   ModelLoads loads_;
+  ModelMoves moves_;
   Replacements replacements_;
   Standbys standbys_;
   ModelChecks checks_;

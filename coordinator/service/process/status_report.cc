@@ -60,6 +60,12 @@ v1::Model StatusReport::DescribeModel(const ModelRuntime& model) const {
     if (!deployment->problem().ok()) {
       out.set_problem(Describe(deployment->problem()));
     }
+    if (const v1::Plan* next = deployment->next()) {
+      *out.mutable_moves_to() = *next;
+    }
+    if (!deployment->move_problem().ok()) {
+      out.set_move_problem(Describe(deployment->move_problem()));
+    }
     if (const LoadRetry& retry = deployment->retry(); retry.due().has_value()) {
       out.mutable_retry()->set_in_s(ToMs(std::max(nanoseconds(0), *retry.due() - clock_->Now())) /
                                     1e3);
@@ -158,6 +164,11 @@ void StatusReport::AddDeploymentProblems(ProblemList* problems) const {
                         " again after it failed (" + tries + "): " + detail.message(),
                     detail.hint().empty() ? "strata model show " + name : detail.hint());
     }
+    if (!deployment->move_problem().ok()) {
+      const v1::ErrorDetail detail = DetailOf(deployment->move_problem());
+      problems->Add("a move was given up: " + detail.message(),
+                    detail.hint().empty() ? "strata model show " + name : detail.hint());
+    }
     if (deployment->engine() != nullptr) {
       for (const EngineProblem& p : deployment->engine()->Snapshot(now).problems) {
         problems->Add("model " + name + ": " + p.what, p.hint);
@@ -180,7 +191,7 @@ void StatusReport::AddIdleNodes(ProblemList* problems) const {
   }
   for (const auto& [name, node] : of_.cluster->nodes()) {
     if (!loaded.empty() && node.alive && !node.unfit() && !node.draining &&
-        node.placements.empty() && node.standby_bytes == 0) {
+        node.placements.empty() && node.prepared.empty() && node.standby_bytes == 0) {
       problems->AddOne({"nodes joined and hold no layers yet", "strata model load " + loaded}, name,
                        "node " + name + " joined and holds no layers yet",
                        "strata model load " + loaded);

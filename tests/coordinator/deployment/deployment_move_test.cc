@@ -52,7 +52,7 @@ class DeploymentMove : public DeploymentTest {
   void Ready(const std::vector<std::string>& nodes) {
     v1::LoadProgress progress;
     progress.set_deployment(kId);
-    progress.set_epoch(moves_->plan().epoch());
+    progress.set_epoch((moves_->prepares() ? *moves_->next() : moves_->plan()).epoch());
     progress.set_phase(v1::LoadProgress::PHASE_READY);
     for (const std::string& node : nodes) moves_->OnLoadProgress(node, progress);
   }
@@ -99,6 +99,23 @@ class DeploymentMove : public DeploymentTest {
     return sink;
   }
 
+  absl::Status Move(const v1::Plan& plan) {
+    return moves_->Move(plan, Deployment::MoveWay::kPause);
+  }
+
+  absl::Status Prepare(const v1::Plan& plan) {
+    return moves_->Move(plan, Deployment::MoveWay::kPrepare);
+  }
+  v1::LoadProgress FailedOfNext() const {
+    v1::LoadProgress failed;
+    failed.set_deployment(kId);
+    failed.set_epoch(moves_->next()->epoch());
+    failed.set_phase(v1::LoadProgress::PHASE_FAILED);
+    *failed.mutable_error() =
+        Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT", "no room").Detail();
+    return failed;
+  }
+
   std::unique_ptr<Deployment> moves_;
 };
 
@@ -112,7 +129,7 @@ TEST_F(DeploymentMove, SessionsGoOnOnOtherNodesInAnotherNumberOfStages) {
   EXPECT_FALSE(moves_->WantsPlacement(host_.now + seconds(60))) << "somebody looks";
   const int records = host_.records_asked;
   const uint64_t epoch = moves_->plan().epoch();
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}})).ok());
   EXPECT_EQ(moves_->state(), DeploymentState::kLoading);
   EXPECT_GT(host_.records_asked, records) << "a restart finds it there";
   EXPECT_GT(moves_->plan().epoch(), epoch);
@@ -134,7 +151,7 @@ TEST_F(DeploymentMove, RequestsThatComeMeanwhileQueueEvenWithoutOthers) {
   moves_->Tick(host_.now);
   EXPECT_TRUE(moves_->serves());
   const auto sink = Ask("r1");
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
   EXPECT_TRUE(moves_->serves());
   moves_->Tick(host_.now);
   Ready({"a", "c"});
@@ -165,7 +182,7 @@ TEST_F(DeploymentMove, WhereNoNodesAreFoundItLooksAgainAndTheRequestsFailInTheEn
   EXPECT_EQ(ReasonOf(sink->failed), "NODE_LOST");
   EXPECT_EQ(moves_->engine(), nullptr);
   EXPECT_TRUE(moves_->WantsPlacement(host_.now)) << "the model still looks for nodes";
-  EXPECT_TRUE(moves_->Move(PlanOn({{"a", 11}})).ok());
+  EXPECT_TRUE(Move(PlanOn({{"a", 11}})).ok());
   Ready({"a"});
   AckAndLink({"a"});
   EXPECT_TRUE(moves_->serves());
@@ -174,14 +191,14 @@ TEST_F(DeploymentMove, WhereNoNodesAreFoundItLooksAgainAndTheRequestsFailInTheEn
 TEST_F(DeploymentMove, APlacementThatCouldNotHoldARequestIsRefused) {
   const auto sink = Ask("r1");
   moves_->OnNodeLost("b");
-  EXPECT_EQ(ReasonOf(moves_->Move(PlanOn({{"a", 11}}, /*pages=*/1))), "KV_IN_USE");
+  EXPECT_EQ(ReasonOf(Move(PlanOn({{"a", 11}}, /*pages=*/1))), "KV_IN_USE");
   v1::Plan other = PlanOn({{"a", 11}});
   other.mutable_numerics_class()->set_name("test-2");
-  EXPECT_EQ(ReasonOf(moves_->Move(other)), "NUMERICS_CHANGED");
+  EXPECT_EQ(ReasonOf(Move(other)), "NUMERICS_CHANGED");
   EXPECT_EQ(moves_->state(), DeploymentState::kWaiting);
   EXPECT_TRUE(sink->failed.ok());
-  EXPECT_TRUE(moves_->Move(PlanOn({{"a", 11}})).ok());
-  EXPECT_EQ(ReasonOf(moves_->Move(PlanOn({{"a", 11}}))), "NOT_READY") << "it moves already";
+  EXPECT_TRUE(Move(PlanOn({{"a", 11}})).ok());
+  EXPECT_EQ(ReasonOf(Move(PlanOn({{"a", 11}}))), "NOT_READY") << "it moves already";
 }
 
 TEST_F(DeploymentMove, TheLostNodesReturnIsAsGoodAsAnother) {
@@ -189,7 +206,7 @@ TEST_F(DeploymentMove, TheLostNodesReturnIsAsGoodAsAnother) {
   moves_->OnNodeLost("b");
   moves_->BeginSearch();
   moves_->Load({{"a", 11}, {"b", 13}});
-  EXPECT_EQ(ReasonOf(moves_->Move(PlanOn({{"a", 11}}))), "NOT_READY") << "found too late";
+  EXPECT_EQ(ReasonOf(Move(PlanOn({{"a", 11}}))), "NOT_READY") << "found too late";
   moves_->SearchFailed(absl::UnavailableError("too late"));
   EXPECT_TRUE(moves_->problem().ok());
   Ready({"a", "b"});
@@ -201,7 +218,7 @@ TEST_F(DeploymentMove, TheLostNodesReturnIsAsGoodAsAnother) {
 TEST_F(DeploymentMove, ANodeThatCannotLoadIsAvoidedAndNobodyFailsForIt) {
   const auto sink = Ask("r1");
   moves_->OnNodeLost("b");
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
   v1::LoadProgress failed;
   failed.set_deployment(kId);
   failed.set_epoch(moves_->plan().epoch());
@@ -211,7 +228,7 @@ TEST_F(DeploymentMove, ANodeThatCannotLoadIsAvoidedAndNobodyFailsForIt) {
   moves_->OnLoadProgress("c", failed);
   EXPECT_EQ(moves_->avoided(), std::set<std::string>{"c"});
   ASSERT_TRUE(moves_->WantsPlacement(host_.now));
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"d", 8}})).ok());
   Ready({"a", "d"});
   AckAndLink({"a", "d"});
   EXPECT_EQ(moves_->state(), DeploymentState::kReady);
@@ -230,10 +247,10 @@ TEST_F(DeploymentMove, AnAnswerThatComesAfterTheNodeIsNotWaitedFor) {
 TEST_F(DeploymentMove, ANodeThatIsLostDuringTheMoveIsReplacedToo) {
   const auto sink = Ask("r1");
   moves_->OnNodeLost("b");
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
   moves_->OnNodeLost("c");
   ASSERT_TRUE(moves_->WantsPlacement(host_.now));
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"d", 8}})).ok());
   Ready({"a", "d"});
   AckAndLink({"a", "d"});
   EXPECT_EQ(moves_->state(), DeploymentState::kReady);
@@ -246,7 +263,7 @@ TEST_F(DeploymentMove, ALeavingNodeIsLeftWithAllRequests) {
   EXPECT_TRUE(moves_->serves());
   ASSERT_TRUE(moves_->WantsPlacement(host_.now));
   moves_->BeginSearch();
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
   EXPECT_EQ(host_.TakeUnloads("b").size(), 1u) << "it may stop now";
   Ready({"a", "c"});
   AckAndLink({"a", "c"});
@@ -281,7 +298,7 @@ TEST_F(DeploymentMove, ADrainedNodeIsLeftUnlessItIsTakenBackBefore) {
   moves_->OnNodeDraining("b", true);
   moves_->OnNodeDraining("a", false);
   EXPECT_TRUE(moves_->WantsPlacement(host_.now)) << "one is still drained";
-  ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
   Ready({"a", "c"});
   AckAndLink({"a", "c"});
   EXPECT_TRUE(moves_->serves());
@@ -310,13 +327,188 @@ TEST_F(DeploymentMove, APipelineThatCannotBeMendedIsPlacedAnewUnlessThatIsInVain
     ASSERT_EQ(moves_->state(), DeploymentState::kWaiting) << i;
     EXPECT_TRUE(sink->failed.ok());
     ASSERT_TRUE(moves_->WantsPlacement(host_.now));
-    ASSERT_TRUE(moves_->Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
+    ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"c", 7}})).ok());
     Ready({"a", "c"});
     AckAndLink({"a", "c"});
     ASSERT_EQ(moves_->state(), DeploymentState::kReady);
   }
   break_links();
   EXPECT_EQ(ReasonOf(sink->failed), "PIPELINE_DOWN") << "it never got any further";
+}
+
+TEST_F(DeploymentMove, FasterNodesAreLookedForSomeTimeAfterANodeHasJoined) {
+  const nanoseconds after = DeploymentOptions().better_after;
+  EXPECT_FALSE(moves_->WantsBetter(host_.now + 10 * after));
+  moves_->OnNodeJoined("c");
+  EXPECT_FALSE(moves_->WantsBetter(host_.now));
+  ASSERT_TRUE(moves_->WantsBetter(host_.now + after));
+  EXPECT_EQ(moves_->NextWake(), host_.now + after);
+  host_.now += after;
+  moves_->OnNodeDraining("b", true);
+  EXPECT_FALSE(moves_->WantsBetter(host_.now)) << "it leaves anyway";
+  moves_->OnNodeDraining("b", false);
+  host_.now += after;
+  moves_->better().Asked();
+  ASSERT_TRUE(Prepare(PlanOn({{"c", 7}})).ok());
+  moves_->MovesToBetter();
+  moves_->OnNodeJoined("d");
+  EXPECT_FALSE(moves_->WantsBetter(host_.now + 10 * after)) << "it is on its way";
+  Ready({"c"});
+  AckAndLink({"c"});
+  EXPECT_FALSE(moves_->WantsBetter(host_.now + after)) << "not to and fro";
+  EXPECT_TRUE(moves_->WantsBetter(host_.now + 2 * after));
+}
+
+TEST_F(DeploymentMove, OthersLoadBesideWhatServesAndTakeItsPlaceOnceAllHaveLoaded) {
+  const auto sink = Ask("r1");
+  host_.messages.clear();
+  const uint64_t loaded = moves_->plan().epoch();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(moves_->serves());
+  EXPECT_TRUE(host_.prepares);
+  EXPECT_EQ(ReasonOf(Prepare(PlanOn({{"c", 7}}))), "MOVE_IN_PROGRESS");
+  EXPECT_EQ(ReasonOf(moves_->CheckResize(moves_->plan())), "NOT_READY");
+  EXPECT_TRUE(host_.TakeLoads("a").empty()) << "its stage stays";
+  const std::vector<v1::Load> loads = host_.TakeLoads("c");
+  ASSERT_EQ(loads.size(), 1u);
+  EXPECT_TRUE(loads[0].beside());
+  EXPECT_GT(loads[0].epoch(), loaded);
+  EXPECT_TRUE(host_.TakeFences("c").empty());
+  Ready({"c"});
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_FALSE(host_.prepares);
+  EXPECT_TRUE(moves_->serves()) << "requests queue";
+  EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
+  EXPECT_TRUE(host_.TakeUnloads("a").empty());
+  const v1::Fence stays = host_.TakeFences("a").back();
+  EXPECT_EQ(stays.loaded_epoch(), loaded);
+  EXPECT_EQ(stays.next().node(), "c");
+  EXPECT_EQ(stays.next().incarnation(), 7u);
+  EXPECT_EQ(stays.next().address(), "c:1");
+  const v1::Fence fresh = host_.TakeFences("c").back();
+  EXPECT_EQ(fresh.loaded_epoch(), loads[0].epoch());
+  EXPECT_GT(fresh.epoch(), loads[0].epoch());
+  EXPECT_FALSE(fresh.has_next()) << "it sends to the coordinator, as it was loaded to";
+  AckAndLink({"a", "c"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  Commit("c", 7, 2, 32);
+  EXPECT_EQ(host_.frames.back().header.items(0).sequence().request_id(), "r1");
+  EXPECT_TRUE(sink->failed.ok());
+  EXPECT_EQ(moves_->engine()->Snapshot(host_.now).counters.faults, 0u);
+}
+
+TEST_F(DeploymentMove, WhatSecondMovesLeaveInPlaceIsNamedByItsFirstLoad) {
+  const uint64_t loaded = moves_->plan().epoch();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  Ready({"c"});
+  AckAndLink({"a", "c"});
+  Commit("c", 7, 2, 32);
+  host_.messages.clear();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  Ready({"d"});
+  EXPECT_EQ(host_.TakeFences("a").back().loaded_epoch(), loaded);
+  EXPECT_EQ(host_.TakeUnloads("c").size(), 1u);
+}
+
+TEST_F(DeploymentMove, ANodeWithOtherLayersLoadsThemBesideThoseThatItHas) {
+  host_.messages.clear();
+  ASSERT_TRUE(Prepare(PlanOn({{"b", 12}, {"a", 11}})).ok());
+  EXPECT_TRUE(host_.TakeLoads("a").back().beside());
+  EXPECT_TRUE(host_.TakeLoads("b").back().beside());
+  Ready({"a"});
+  EXPECT_TRUE(moves_->prepares());
+  Ready({"b"});
+  EXPECT_TRUE(host_.TakeUnloads("a").empty()) << "the fence says it";
+  AckAndLink({"a", "b"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+}
+
+TEST_F(DeploymentMove, WhatCannotBeLoadedBesideIsGivenUpAndTheOldPlacementGoesOn) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeDraining("b", true);
+  moves_->BeginSearch();
+  host_.messages.clear();
+  const v1::Plan before = moves_->plan();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  EXPECT_FALSE(moves_->WantsPlacement(host_.now + seconds(60))) << "it has one";
+  const uint64_t epoch = moves_->next()->epoch();
+  moves_->OnLoadProgress("c", FailedOfNext());
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_EQ(ReasonOf(moves_->move_problem()), "MEMORY_LIMIT");
+  const std::vector<v1::Unload> unloads = host_.TakeUnloads("c");
+  ASSERT_EQ(unloads.size(), 1u);
+  EXPECT_EQ(unloads[0].loaded_epoch(), epoch) << "of that alone";
+  EXPECT_TRUE(host_.TakeUnloads("a").empty());
+  EXPECT_EQ(moves_->plan().epoch(), before.epoch());
+  EXPECT_EQ(moves_->avoided(), std::set<std::string>{"c"});
+  ASSERT_TRUE(moves_->WantsPlacement(host_.now)) << "without that one";
+  moves_->BeginSearch();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  EXPECT_TRUE(moves_->move_problem().ok());
+  EXPECT_GT(moves_->next()->epoch(), epoch) << "a late word is of the one before";
+  Ready({"d"});
+  AckAndLink({"a", "d"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, ANodeThatIsLostWhileOthersLoadIsReplacedAtOnce) {
+  const auto sink = Ask("r1");
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  host_.messages.clear();
+  moves_->OnNodeLost("c");
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady) << "what serves has all it needs";
+  EXPECT_EQ(ReasonOf(moves_->move_problem()), "NODE_LOST");
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  moves_->OnNodeLost("b");
+  EXPECT_EQ(moves_->state(), DeploymentState::kWaiting);
+  EXPECT_EQ(host_.TakeUnloads("d").size(), 1u);
+  EXPECT_FALSE(host_.prepares);
+  ASSERT_TRUE(moves_->WantsPlacement(host_.now));
+  ASSERT_TRUE(Move(PlanOn({{"a", 11}, {"d", 8}})).ok());
+  Ready({"a", "d"});
+  AckAndLink({"a", "d"});
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, RequestsThatCameMeanwhileMustFitToo) {
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}}, /*pages=*/1)).ok());
+  const auto sink = Ask("r1");
+  Ready({"a", "c"});
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_EQ(ReasonOf(moves_->move_problem()), "KV_IN_USE");
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, ASilentLoadBesideWhatServesIsGivenUp) {
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  EXPECT_EQ(moves_->Waits().size(), 1u);
+  host_.now += kLoadTimeout;
+  moves_->Tick(host_.now);
+  EXPECT_EQ(ReasonOf(moves_->move_problem()), "LOAD_TIMEOUT");
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+}
+
+TEST_F(DeploymentMove, AFaultWhileOthersLoadIsMendedAsEver) {
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  host_.messages.clear();
+  v1::LinkFault fault;
+  fault.set_deployment(kId);
+  fault.set_epoch(moves_->engine()->epoch());
+  *fault.mutable_error() = Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "broken").Detail();
+  moves_->pipeline()->OnLinkFault("a", fault);
+  EXPECT_EQ(host_.TakeFences("b").size(), 1u);
+  AckAndLink({"a", "b"});
+  Commit("b", 12, 2, 32);
+  EXPECT_TRUE(moves_->prepares());
+  const uint64_t epoch = moves_->plan().epoch();
+  Ready({"c"});
+  EXPECT_GT(host_.TakeFences("c").back().epoch(), epoch);
+  AckAndLink({"a", "c"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
 }
 
 TEST_F(DeploymentMove, AModelToBeLoadedWaitsAWhileForItsNodes) {

@@ -37,7 +37,24 @@ TEST(DeploymentPhase, RequestsWaitForALostNodeUntilItHasLoadedAgain) {
   EXPECT_TRUE(HoldsRequests(reloading));
   EXPECT_EQ(StateOf(reloading), DeploymentState::kLoading);
   EXPECT_EQ(NextPhase(reloading, Event::kAwaitNode), awaiting);
-  EXPECT_EQ(NextPhase(reloading, Event::kLoaded), Phase::kLinking);
+  EXPECT_EQ(NextPhase(reloading, Event::kLoaded), Phase::kRelinking);
+  EXPECT_EQ(After(reloading, {Event::kLoaded, Event::kLinked}), Phase::kReady);
+}
+
+TEST(DeploymentPhase, APlacementThatIsPreparedServesUntilTheOtherTakesItsPlace) {
+  const Phase preparing = NextPhase(Phase::kReady, Event::kPrepare);
+  EXPECT_EQ(StateOf(preparing), DeploymentState::kReady);
+  EXPECT_TRUE(Runs(preparing));
+  EXPECT_EQ(NextPhase(preparing, Event::kLinked), preparing) << "after a fault";
+  EXPECT_EQ(NextPhase(preparing, Event::kAbandon), Phase::kReady);
+  EXPECT_EQ(NextPhase(preparing, Event::kAwaitNode), Phase::kAwaiting);
+  EXPECT_EQ(After(preparing, {Event::kSwitch, Event::kLinked}), Phase::kReady);
+  for (int i = 0; i < kDeploymentPhases; ++i) {
+    const auto phase = static_cast<Phase>(i);
+    EXPECT_EQ(NextPhase(phase, Event::kPrepare) != phase, phase == Phase::kReady);
+    EXPECT_EQ(NextPhase(phase, Event::kSwitch) != phase, phase == Phase::kPreparing);
+    EXPECT_EQ(NextPhase(phase, Event::kAbandon) != phase, phase == Phase::kPreparing);
+  }
 }
 
 TEST(DeploymentPhase, WhenTheRequestsEndTheNodeIsAwaitedWithoutThem) {
@@ -67,7 +84,8 @@ TEST(DeploymentPhase, OnlyLoadsUnderWayBecomeLoadedAndOnlyLoadedStagesLinked) {
   for (int i = 0; i < kDeploymentPhases; ++i) {
     const auto phase = static_cast<Phase>(i);
     EXPECT_EQ(NextPhase(phase, Event::kLoaded) != phase, Loads(phase));
-    EXPECT_EQ(NextPhase(phase, Event::kLinked) != phase, phase == Phase::kLinking);
+    EXPECT_EQ(NextPhase(phase, Event::kLinked) != phase,
+              phase == Phase::kLinking || phase == Phase::kRelinking);
   }
 }
 

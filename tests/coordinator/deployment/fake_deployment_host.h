@@ -42,6 +42,7 @@ class FakeDeploymentHost : public DeploymentHost {
   void OnPlacement(uint64_t, const v1::Plan&, bool placed, bool ready) override {
     placements.push_back({placed, ready});
   }
+  void OnPrepared(uint64_t, const v1::Plan* plan) override { prepares = plan != nullptr; }
   SequenceNumbers* sequence_numbers() override { return &counter; }
 
   // The link dialled last opens; its frames go to `frames`.
@@ -73,6 +74,7 @@ class FakeDeploymentHost : public DeploymentHost {
   std::vector<StepMessage> frames;
   int links_open = 0;
   std::vector<std::pair<bool, bool>> placements;  // Placed, ready.
+  bool prepares = false;
   int records_asked = 0;
   std::string unreachable;
   TimePoint now = std::chrono::seconds(1000);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -82,11 +83,39 @@ class Replacing {
     return plan;
   }
 
+  absl::StatusOr<std::optional<v1::Plan>> Better(const v1::Plan& runs) {
+    return PlanBetter({.before = runs,
+                       .nodes = all_.nodes,
+                       .layer_bytes = model_.layer_bytes,
+                       .options = request_.options,
+                       .plan = [&](const v1::LoadOptions& options) {
+                         PlannerRequest asked = request_;
+                         asked.options = options;
+                         return MakePlan(all_, model_, asked);
+                       }});
+  }
+
   PlannerCluster all_;
   PlannerModel model_;
   PlannerRequest request_;
   NodeCaches caches_ = {};
 };
+
+TEST(Replacement, WhatRunsIsLeftOnlyForAPlanThatIsAFifthFaster) {
+  // One node with room for all, and one that reads so many times as fast.
+  const auto better = [](double times, const std::string& numerics) {
+    Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40 * times, 1000)});
+    r.all_.nodes[1].numerics = r.all_.nodes[0].numerics + numerics;
+    const auto plan = r.Better(r.Before({{"a", 11}}));
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() && plan->has_value() ? Placed(**plan) : "";
+  };
+  EXPECT_EQ(better(1, ""), "");
+  EXPECT_EQ(better(1.1, ""), "") << "too little";
+  EXPECT_EQ(better(1.5, ""), "b:0-11");
+  EXPECT_EQ(better(1.5, "-other"), "") << "other bits";
+  EXPECT_EQ(better(0.5, ""), "");
+}
 
 TEST(Replacement, ASpareNodeTakesALostOnesLayersAndTheOthersKeepTheirs) {
   Replacing r({MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),

@@ -438,6 +438,11 @@ TEST_F(CoordinatorTest, EveryCallSaysThatTheCoordinatorIsStopping) {
   EXPECT_EQ(says(coordinator_->report()->GetModel("m").status()), "STOPPING");
   EXPECT_EQ(says(coordinator_->loads()->Load("m", {}).status()), "STOPPING");
   EXPECT_EQ(says(coordinator_->loads()->Remove("m", true)), "STOPPING");
+  v1::MoveModelRequest move;
+  move.set_model("m");
+  EXPECT_EQ(says(coordinator_->moves()->Plan(move).status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->moves()->Move(move).status()), "STOPPING");
+  EXPECT_EQ(says(coordinator_->moves()->Progress("m").status()), "STOPPING");
   EXPECT_EQ(says(coordinator_->requests()->CancelById("x")), "STOPPING");
   EXPECT_EQ(says(coordinator_->requests()->WithEngine("m", [](const Serving&) {})), "STOPPING");
 }

@@ -1,5 +1,7 @@
 // Sessions go to placements that cannot hold them.
-#include "coordinator/deployment/move_policy.h"
+#define MayMove GuardedMayMove
+#include "coordinator/deployment/move_policy.cc"
+#undef MayMove
 
 namespace strata::move_policy {
 

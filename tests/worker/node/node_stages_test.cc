@@ -18,7 +18,9 @@ class FakeHost : public NodeHost {
   }
   void BeginLoad(StageId stage) override { begun.push_back(stage); }
   void TakeOff(StageId stage) override { taken_off.push_back(stage); }
-  void Fence(StageId stage, uint64_t epoch) override { fenced.push_back({stage, epoch}); }
+  void Fence(StageId stage, const v1::Fence& fence) override {
+    fenced.push_back({stage, fence.epoch()});
+  }
 
   v1::WorkerMessage Take() {
     EXPECT_FALSE(said.empty());
@@ -56,13 +58,19 @@ class NodeStagesTest : public ::testing::Test {
     EXPECT_TRUE(stages_.OnMessage(message));
     return host_.added.back().first;
   }
-  void Unload(uint64_t deployment) {
+  static v1::CoordinatorMessage Beside(v1::CoordinatorMessage message) {
+    message.mutable_load()->set_beside(true);
+    return message;
+  }
+  void Unload(uint64_t deployment, uint64_t loaded_epoch = 0) {
     v1::CoordinatorMessage message;
     message.mutable_unload()->set_deployment(deployment);
+    message.mutable_unload()->set_loaded_epoch(loaded_epoch);
     EXPECT_TRUE(stages_.OnMessage(message));
   }
-  void Fence(uint64_t deployment, uint64_t epoch) {
+  void Fence(uint64_t deployment, uint64_t epoch, uint64_t loaded_epoch = 0) {
     v1::CoordinatorMessage message;
+    message.mutable_fence()->set_loaded_epoch(loaded_epoch);
     message.mutable_fence()->set_deployment(deployment);
     message.mutable_fence()->set_epoch(epoch);
     EXPECT_TRUE(stages_.OnMessage(message));
@@ -212,6 +220,78 @@ TEST_F(NodeStagesTest, MemoryIsOfWhatIsPlaced) {
   EXPECT_EQ(stages_.BytesBeside(0), 100u);
   Unload(kDeployment);
   EXPECT_EQ(stages_.BytesBeside(0), 0u);
+}
+
+TEST_F(NodeStagesTest, AStageLoadedBesideAnotherTakesItsPlaceByTheFenceThatNamesIt) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old, 100);
+  const StageId fresh = Load(Beside(LoadOf(kDeployment, 4)));
+  EXPECT_EQ(host_.added.back(), std::make_pair(fresh, StageId{0})) << "the weights are in use";
+  EXPECT_EQ(host_.begun.back(), fresh) << "at once";
+  EXPECT_TRUE(host_.taken_off.empty());
+  EXPECT_EQ(stages_.Placed(), (std::vector<StageId>{old, fresh}));
+  stages_.SetBytes(fresh, 30);
+  EXPECT_EQ(stages_.BytesBeside(0), 130u);
+  EXPECT_EQ(stages_.BytesBeside(fresh), 100u);
+  Fence(kDeployment, 5, /*loaded_epoch=*/4);
+  EXPECT_EQ(host_.said.back().fence_ack().error().reason(), "NO_DEPLOYMENT") << "not loaded yet";
+  EXPECT_EQ(stages_.Loaded(kDeployment), old);
+  Loaded(fresh, 30);
+  Fence(kDeployment, 6);
+  Fence(kDeployment, 7, /*loaded_epoch=*/3);
+  EXPECT_EQ(host_.fenced.back(), std::make_pair(old, uint64_t{7}));
+  EXPECT_EQ(stages_.Reaches(Open(kDeployment)).value(), old);
+  Fence(kDeployment, 8, /*loaded_epoch=*/4);
+  EXPECT_EQ(host_.taken_off, std::vector<StageId>{old});
+  EXPECT_EQ(host_.fenced.back(), std::make_pair(fresh, uint64_t{8}));
+  EXPECT_EQ(stages_.Reaches(Open(kDeployment)).value(), fresh);
+  Fence(kDeployment, 9, /*loaded_epoch=*/4);
+  EXPECT_EQ(host_.fenced.back(), std::make_pair(fresh, uint64_t{9}));
+  Fence(kDeployment, 10, /*loaded_epoch=*/3);
+  EXPECT_EQ(host_.fenced.back(), std::make_pair(fresh, uint64_t{9})) << "of one that is gone";
+}
+
+TEST_F(NodeStagesTest, WhatIsLoadedBesideAnotherIsTakenOffByItsOwnUnload) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old);
+  const StageId first = Load(Beside(LoadOf(kDeployment, 4)));
+  const StageId second = Load(Beside(LoadOf(kDeployment, 5)));
+  EXPECT_EQ(host_.taken_off, std::vector<StageId>{first}) << "there is one at most";
+  Unload(kDeployment, /*loaded_epoch=*/4);
+  EXPECT_EQ(host_.taken_off.size(), 1u) << "of one that is gone";
+  Unload(kDeployment, /*loaded_epoch=*/5);
+  EXPECT_EQ(host_.taken_off.back(), second);
+  EXPECT_EQ(stages_.Loaded(kDeployment), old);
+  // Where nothing stood.
+  const StageId alone = Load(Beside(LoadOf(kDeployment + 1, 6)));
+  EXPECT_EQ(stages_.Placed(), (std::vector<StageId>{old, alone}));
+  Unload(kDeployment + 1, /*loaded_epoch=*/6);
+  EXPECT_EQ(host_.taken_off.back(), alone);
+}
+
+TEST_F(NodeStagesTest, ALoadOrUnloadOfTheWholeTakesBothStagesOff) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old);
+  const StageId beside = Load(Beside(LoadOf(kDeployment, 4)));
+  const StageId anew = Load(LoadOf(kDeployment, 5));
+  EXPECT_EQ(std::set<StageId>(host_.taken_off.begin(), host_.taken_off.end()),
+            (std::set<StageId>{old, beside}));
+  const StageId again = Load(Beside(LoadOf(kDeployment, 6)));
+  Unload(kDeployment);
+  EXPECT_EQ(std::set<StageId>(host_.taken_off.begin(), host_.taken_off.end()),
+            (std::set<StageId>{old, beside, anew, again}));
+  EXPECT_TRUE(stages_.Placed().empty());
+}
+
+TEST_F(NodeStagesTest, ALinkThatComesBeforeItsFenceMayComeAgain) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old);
+  v1::LinkOpen open = Open(kDeployment);
+  open.set_to_stage(1);
+  EXPECT_EQ(stages_.Reaches(open).value(), old) << "which refuses it for good";
+  Load(Beside(LoadOf(kDeployment, 4)));
+  EXPECT_EQ(ReasonOf(stages_.Reaches(open).status()), "EPOCH_NOT_LOADED");
+  EXPECT_EQ(stages_.Reaches(Open(kDeployment)).value(), old);
 }
 
 TEST_F(NodeStagesTest, HeartbeatsSayThatItLeaves) {
