@@ -26,9 +26,9 @@ void Register(Flags* flags, ServeFlags* f) {
   flags->Duration(
       "stall-timeout", &f->stall_timeout,
       "Least wait for a result before a pipeline whose steps take less than a quarter of "
-      "it is fenced, and at the second time left for other nodes (model load --recovery "
-      "move); longer where steps take longer, up to --step-timeout. 0s: only "
-      "--step-timeout counts");
+      "it is fenced; a node that does not take part in that is left where models may move "
+      "(model load --recovery move). Longer where steps take longer, up to --step-timeout. "
+      "0s: only --step-timeout counts");
   flags->Duration("recovery-timeout", &f->recovery_timeout,
                   "How long after --step-timeout the requests of a pipeline that gives no sign of "
                   "life fail, unless it is mended before",

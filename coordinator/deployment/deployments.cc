@@ -141,6 +141,12 @@ bool Deployments::Tick(TimePoint now, bool reading) {
   return again;
 }
 
+void Deployments::ExcusePause(TimePoint now) {
+  for (auto& [id, deployment] : by_id_) {
+    if (deployment->engine() != nullptr) deployment->engine()->ExcusePause(now);
+  }
+}
+
 std::optional<TimePoint> Deployments::NextWake() const {
   std::optional<TimePoint> next;
   for (const auto& [id, deployment] : by_id_) {

@@ -53,6 +53,8 @@ class Deployments {
   // Time passes for all of them. `reading`: the weights that workers wait for are being read again.
   // Those whose load is due again wait for their nodes from here on: true when there are such.
   bool Tick(TimePoint now, bool reading);
+  // The process stood still until now: no pipeline is late for what it could not read.
+  void ExcusePause(TimePoint now);
   std::optional<TimePoint> NextWake() const;
   // Whether one would serve a request.
   bool AnyServes() const;

@@ -44,7 +44,13 @@ std::vector<std::string> StageLinks::Unfenced(const v1::Plan& plan) const {
   if (unfenced_.empty() && first_ == nullptr) {
     return {OnlyRank(OnlyPipeline(plan).stages(0)).node()};  // Is being dialled.
   }
-  return {unfenced_.begin(), unfenced_.end()};
+  std::vector<std::string> nodes;
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    if (unfenced_.contains(OnlyRank(stage).node())) {
+      nodes.push_back(OnlyRank(stage).node());
+    }
+  }
+  return nodes;
 }
 
 void StageLinks::OnFenceAck(const std::string& node, const v1::FenceAck& ack,

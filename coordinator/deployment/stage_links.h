@@ -53,7 +53,8 @@ class StageLinks {
   void Begin(uint64_t epoch);
   // Has the plan's workers fence the epoch that was begun: PlacedModel::Fences.
   void Fence(const v1::Plan& plan, std::vector<v1::Fence> fences);
-  // Who has not acknowledged; once all have, and the first stage is not linked yet, that one's.
+  // Who has not acknowledged, in the order of stages; once all have, and the first stage is not
+  // linked yet, that one's.
   std::vector<std::string> Unfenced(const v1::Plan& plan) const;
 
   void OnFenceAck(const std::string& node, const v1::FenceAck& ack, const v1::Plan& plan);

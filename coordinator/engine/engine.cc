@@ -251,6 +251,7 @@ bool Engine::IsLive(std::string_view key) const { return impl_->sessions().HasKe
 bool Engine::down() const { return impl_->fence().down(); }
 uint64_t Engine::epoch() const { return impl_->fence().epoch(); }
 std::optional<TimePoint> Engine::NextWake() const { return impl_->NextWake(); }
+void Engine::ExcusePause(TimePoint now) { impl_->ExcusePause(now); }
 void Engine::Tick(TimePoint now) { impl_->Tick(now); }
 EngineSnapshot Engine::Snapshot(TimePoint now) const { return impl_->Snapshot(now); }
 

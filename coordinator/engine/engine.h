@@ -79,7 +79,7 @@ class EngineHost {
   // restart. When all have acknowledged and the links of `epoch` are open: Engine::OnFenced. A
   // fence replaces the one before it. Control streams that come back get the newest one again.
   virtual void SendFence(uint64_t epoch) = 0;
-  // Nodes whose acknowledgement of the newest fence is missing, for an error's text.
+  // Nodes whose acknowledgement of the newest fence is missing, in the order of stages.
   virtual std::vector<std::string> UnfencedNodes() const = 0;
   // Faults go on, or the pipeline was not mended in time, or it stalled again on new links, because
   // of `why`: whether its stages are to be placed elsewhere. Then no session fails, and
@@ -260,6 +260,9 @@ class Engine {
 
   // When Tick has something to do; no value: not until another call. Changes with every call.
   std::optional<TimePoint> NextWake() const;
+  // This process stood still until now: results may have come that nobody has read yet, so that
+  // steps in flight get all of their time again.
+  void ExcusePause(TimePoint now);
   // Deadlines, step and fence timeouts.
   void Tick(TimePoint now);
 

@@ -60,7 +60,7 @@ void Engine::Impl::OnLinkFault(uint64_t epoch, const absl::Status& status, TimeP
 void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   ++counters_.faults;
   fence_.NoteFault(status, in_flight_.LastSign(now), now);
-  fence_patience_ = FencePatience();
+  fence_patience_ = std::max(fence_patience_, BehindStepsInFlight());
   NoteSuspects();
   in_flight_.Clear();
   builder_.DropWaves();
@@ -70,7 +70,7 @@ void Engine::Impl::Fault(const absl::Status& status, TimePoint now) {
   if (fence_.FaultsGoOn() && !PlacesElsewhere()) {
     GoDown(DownStatus());
   }
-  if (fence_.Recover(now, fence_patience_)) {
+  if (fence_.Recover(now, FencePatience())) {
     sender_.SendFence();
   }
 }
@@ -83,15 +83,19 @@ void Engine::Impl::Stall(nanoseconds patience, TimePoint now) {
                 (sooner ? "several times what it was expected to take" : "the step timeout") +
                 " (nodes " + QuotedNames(NodesOf(config_.stages)) + ")")
           .Limit((sooner ? "stall_timeout_ms=" : "step_timeout_ms=") +
-                 std::to_string(static_cast<uint64_t>(ToMs(patience))));
+                 std::to_string(static_cast<uint64_t>(
+                     ToMs(sooner ? config_.stall_timeout : config_.step_timeout))));
   Fault(stalled, now);
-  NoteStall();
+  stalls_.NoteStall();
 }
 
-void Engine::Impl::NoteStall() {
+void Engine::Impl::StallOfFence(TimePoint now) {
+  const std::vector<std::string> missing = sender_.UnfencedNodes();
+  ++counters_.fences_failed;
+  fence_.GiveUpFence(missing, now);
   stalls_.NoteStall();
-  if (stalls_.GoesOn() && !fence_.down()) {
-    PlacesElsewhere();
+  if (stalls_.GoesOn() && !fence_.down() && fence_.stages_lost().ok()) {
+    host_->PlacesElsewhere(fence_.DownStatus(missing));
   }
 }
 
@@ -104,6 +108,10 @@ nanoseconds Engine::Impl::StepPatience() const {
 }
 
 nanoseconds Engine::Impl::FencePatience() const {
+  return stalls_.GoesOn() ? config_.step_timeout : fence_patience_;
+}
+
+nanoseconds Engine::Impl::BehindStepsInFlight() const {
   double expected_ms = 0;  // A stage heeds a fence when it has computed what it is at.
   for (const SentStep& step : in_flight_.steps()) {
     expected_ms += timing_.ExpectedMs(step.work, step.slices);
@@ -169,15 +177,13 @@ void Engine::Impl::Tick(TimePoint now) {
     masks_awaited_until_.reset();
   }
   if (fence_.FenceTimedOut(now)) {
-    ++counters_.fences_failed;
-    fence_.GiveUpFence(sender_.UnfencedNodes(), now);
-    NoteStall();
+    StallOfFence(now);
   }
   if (fence_.OutageTooLong(now) && !PlacesElsewhere()) {
     GoDown(fence_.stages_lost().ok() ? DownStatus() : fence_.stages_lost());
   }
   if (fence_.BackoffOver(now)) {
-    fence_.BeginFence(now, fence_patience_);
+    fence_.BeginFence(now, FencePatience());
     sender_.SendFence();
   }
   Pump(now);

@@ -68,6 +68,7 @@ class Engine::Impl {
   void LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now);
   void Resume(uint64_t epoch, TimePoint now);
   std::optional<TimePoint> NextWake() const;
+  void ExcusePause(TimePoint now) { in_flight_.NoteSign(now); }
   void Tick(TimePoint now);
   EngineSnapshot Snapshot(TimePoint now) const;
 
@@ -85,10 +86,12 @@ class Engine::Impl {
   void Fault(const absl::Status& status, TimePoint now);
   // The steps in flight gave no result for as long as `patience`.
   void Stall(nanoseconds patience, TimePoint now);
-  // A stall: if it is not the first one in a row, other nodes may be better.
-  void NoteStall();
-  // How long to wait for the next result, and for a fence behind the steps in flight.
+  // The fence was not acknowledged in time: if that is not the first stall in a row, other nodes
+  // may be better than the one that did not.
+  void StallOfFence(TimePoint now);
+  // How long to wait for the next result, and for a fence: behind steps in flight, or now.
   nanoseconds StepPatience() const;
+  nanoseconds BehindStepsInFlight() const;
   nanoseconds FencePatience() const;
   // The steps in flight are lost: those they carried are the suspects now.
   void NoteSuspects();
@@ -121,7 +124,8 @@ class Engine::Impl {
   StepBuilder builder_;
   StepResults results_;
 
-  nanoseconds fence_patience_;                    // Of the fences that answer the newest fault.
+  // Of a fence: a stage may be at the longest of the steps that were lost since the last commit.
+  nanoseconds fence_patience_;
   std::optional<TimePoint> masks_awaited_until_;  // Masks may hold a step back until then.
   absl::Status not_admitting_;                    // Ok: admitting.
   std::optional<EngineProblem> quarantine_;       // The newest ledger mismatch.

@@ -97,6 +97,7 @@ void Engine::Impl::Commit(const SentStep& sent, const ResultMessage& result, Tim
     return;
   }
   fence_.OnCommitted();
+  fence_patience_ = nanoseconds(0);
   if (sent.rows_begun > 0) {
     stalls_.NoteCommitted();
   }

@@ -99,7 +99,7 @@ void Fence::GiveUpFence(const std::vector<std::string>& missing, TimePoint now) 
       Error(absl::StatusCode::kUnavailable, "FENCE_TIMEOUT",
             "the fence of epoch " + std::to_string(epoch_) + " was not acknowledged in time by " +
                 (missing.empty() ? "every node" : QuotedNames(missing)))
-          .Node(missing.empty() ? "" : missing.front());
+          .Node(missing.empty() ? "" : missing.back());
   ++faults_in_a_row_;
   state_ = Backoff{now + std::max(kFirstBackoff, BackoffAfter(faults_in_a_row_))};
 }
@@ -170,10 +170,10 @@ absl::Status Fence::DownStatus(const std::vector<std::string>& missing) const {
     message += (missing.empty() ? ": " : "; ") + cause.message();
   }
   return Error(absl::StatusCode::kUnavailable, "PIPELINE_DOWN", message)
-      .Node(!missing.empty() ? missing.front() : cause.node())
+      .Node(!missing.empty() ? missing.back() : cause.node())
       .Hint(
           (missing.empty() ? std::string("`strata node list` says which nodes cannot be reached")
-                           : "see the log of strata-worker on " + missing.front()) +
+                           : "see the log of strata-worker on " + missing.back()) +
           "; the pipeline recovers by itself when its nodes are back: then send the request again");
 }
 

@@ -73,7 +73,9 @@ class Fence {
   void GoDown() { outage_ = Down{}; }
 
   // What has come with time. A fence that timed out is sent again, more and more rarely: the worker
-  // may only have been away. `missing`: nodes that did not acknowledge it.
+  // may only have been away. `missing`: nodes that did not acknowledge it, in the order of stages.
+  // A stage acknowledges once the next one took its link, so that the last of them is the one at
+  // fault.
   bool FenceTimedOut(TimePoint now) const;
   void GiveUpFence(const std::vector<std::string>& missing, TimePoint now);
   bool OutageTooLong(TimePoint now) const;
@@ -94,8 +96,8 @@ class Fence {
   void Resume(uint64_t epoch, TimePoint now);
   void Stop() { state_ = Stopped{}; }
 
-  // What sessions are failed and refused with. `missing`: nodes that did not acknowledge the fence
-  // that is waited for.
+  // What sessions are failed and refused with. `missing`: as of GiveUpFence, of the fence that is
+  // waited for.
   absl::Status DownStatus(const std::vector<std::string>& missing) const;
 
  private:

@@ -37,8 +37,8 @@ void StallWatch::NoteCommitted() {
 void StallWatch::NoteStall() { ++in_a_row_; }
 
 nanoseconds StallWatch::Patience(double expected_ms) const {
-  if (least_.count() == 0 || committed_ < kStepsUntilKnown || !std::isfinite(expected_ms) ||
-      expected_ms < 0) {
+  if (least_.count() == 0 || committed_ < kStepsUntilKnown || GoesOn() ||
+      !std::isfinite(expected_ms) || expected_ms < 0) {
     return most_;
   }
   const double ms = std::max(ToMs(least_), kTimesExpected * expected_ms) * widened_;

@@ -10,8 +10,9 @@
 namespace strata {
 
 // The patience follows from what steps take: several times that, but no less than `least` and no
-// more than `most`. A stall that turns out to be none makes it longer for a while, so that a slow
-// machine is not fenced again and again. One thread.
+// more than `most`. From the second stall in a row on it is `most`: what got slower is given the
+// time that it has without this. A stall that turns out to be none makes it longer for a while, so
+// that a slow machine is not fenced again and again. One thread.
 class StallWatch {
  public:
   // `least` of 0: the patience is always `most`, the step timeout.
@@ -26,12 +27,12 @@ class StallWatch {
 
   // For what is expected to take `expected_ms`, and then gives a sign of life.
   nanoseconds Patience(double expected_ms) const;
-  // Whether it has stalled so often without a step in between that waiting longer will not help.
-  bool GoesOn() const { return in_a_row_ >= kStallsUntilElsewhere; }
+  // Whether it has stalled so often without a step in between that new links do not help.
+  bool GoesOn() const { return in_a_row_ >= kStallsUntilItGoesOn; }
 
  private:
   // The first is fenced, which opens all links anew; the second is of those.
-  static constexpr int kStallsUntilElsewhere = 2;
+  static constexpr int kStallsUntilItGoesOn = 2;
 
   const nanoseconds least_;
   const nanoseconds most_;

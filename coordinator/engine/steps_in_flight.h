@@ -38,6 +38,8 @@ class StepsInFlight {
   uint64_t committed() const { return committed_; }
   // The last result, or dispatch into an idle pipeline; `now` while none is in flight.
   TimePoint LastSign(TimePoint now) const { return empty() ? now : last_sign_; }
+  // The one who waits stood still until now: what came meanwhile was not heard.
+  void NoteSign(TimePoint now) { last_sign_ = now; }
   // When they are given up, `timeout` after that; none: no step is in flight.
   std::optional<TimePoint> GivenUpAt(nanoseconds timeout) const {
     return empty() ? std::nullopt : std::optional(last_sign_ + timeout);

@@ -277,7 +277,7 @@ def turn(tools):
         return chain_turn(tools)
     if r < 0.24:
         return plain_turns(tools)
-    if r < 0.29 and not any(t.kind == "search" for t in tools):
+    if r < 0.29 and not any(t.kind == "search" for t in tools) and len({t.kind for t in tools}) < 4:
         return refused_turn(tools)
     return call_turn(tools)
 

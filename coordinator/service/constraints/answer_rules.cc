@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "common/status.h"
 #include "coordinator/service/request/chat_answer.h"
 #include "text/tokenizer/tokenizer.h"
@@ -91,7 +92,7 @@ absl::StatusOr<std::optional<ThoughtRule>> ThoughtRuleOf(
   const Tokenizer& tokenizer = *model.tokenizer;
   ThoughtRule rule;
   rule.close = format->close;
-  rule.opened = chat.prompt_end.ends_with(format->open);
+  rule.opened = chat.prompt_end.ends_with(absl::StripTrailingAsciiWhitespace(format->open));
   rule.budget_tokens = budget_tokens;
   ASSIGN_OR_RETURN(rule.close_ids, IdsOf(tokenizer, format->close));
   ASSIGN_OR_RETURN(rule.open_ids, IdsOf(tokenizer, format->open));

@@ -25,6 +25,9 @@ uint64_t RandomNonZero() {
   return value;
 }
 
+// The loop turns more often than this, unless the process stands still.
+constexpr nanoseconds kPause = std::chrono::seconds(1);
+
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* transport,
@@ -130,6 +133,9 @@ void Coordinator::Shutdown(nanoseconds drain_timeout) {
 }
 
 std::optional<TimePoint> Coordinator::Tick(TimePoint now) {
+  if (now - std::exchange(last_tick_, now) > kPause) {
+    deployments_.ExcusePause(now);
+  }
   membership_.Tick(now);
   measurer_.Tick(now);
   std::optional<TimePoint> next = records_.Tick(now);

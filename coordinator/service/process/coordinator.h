@@ -119,6 +119,7 @@ class Coordinator : private DeploymentHost {
   const bool log_requests_;
   const Transport* const transport_;
   const Clock* const clock_;
+  TimePoint last_tick_ = TimePoint::max();
   StateStore* const store_;
   Models* const models_;
   const uint64_t term_;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "common/status.h"
 #include "common/thought_limits.h"
 #include "text/tools/answer_reader.h"
@@ -140,8 +141,9 @@ absl::StatusOr<std::unique_ptr<ChatReader>> ChatReader::Make(const ModelRuntime&
   reading.is_special = [tokenizer](std::string_view text) {
     return SpecialTokenOf(*tokenizer, text).has_value();
   };
-  reading.in_thought = reading.thoughts != nullptr && !reading.thoughts->open.empty() &&
-                       answer.prompt_end.ends_with(reading.thoughts->open);
+  reading.in_thought =
+      reading.thoughts != nullptr && !reading.thoughts->open.empty() &&
+      answer.prompt_end.ends_with(absl::StripTrailingAsciiWhitespace(reading.thoughts->open));
   reading.behind_thought = reading.thoughts != nullptr && !reading.thoughts->close.empty() &&
                            answer.prompt_end.ends_with(reading.thoughts->close);
   const bool holds_calls = answer.offered != nullptr && answer.offered->HasStrict();

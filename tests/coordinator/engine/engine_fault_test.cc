@@ -293,7 +293,7 @@ TEST(EngineFault, AFenceThatIsNotAcknowledgedFailsTheSessionsByNode) {
     ASSERT_TRUE(failed->failed.has_value());
     EXPECT_TRUE(absl::IsUnavailable(*failed->failed));
     EXPECT_EQ(ReasonOf(*failed->failed), "PIPELINE_DOWN");
-    EXPECT_EQ(DetailOf(*failed->failed).node(), "node1");
+    EXPECT_EQ(DetailOf(*failed->failed).node(), "node2");
     EXPECT_NE(failed->failed->message().find("\"node2\""), absl::string_view::npos);
   }
   EXPECT_EQ(cluster.Snapshot().state, PipelineState::kDown);

@@ -66,6 +66,51 @@ TEST_F(EngineStall, IsLeftForOtherNodesWhenItStallsAgain) {
   EXPECT_FALSE(sink_->ended());
 }
 
+TEST_F(EngineStall, BehindAFenceThatAllAcknowledgedNamesNobody) {
+  cluster_.places_elsewhere = true;
+  cluster_.unfenced = {"node0",
+                       "node1"};  // As long as they are asked, which is no fault of theirs.
+  cluster_.Advance(milliseconds(2010));
+  ASSERT_TRUE(cluster_.AcknowledgeFence());
+  for (int i = 0; i < 10 && cluster_.Snapshot().state != PipelineState::kRunning; ++i) {
+    cluster_.Deliver(0);
+    cluster_.Deliver(1);
+    cluster_.Deliver(2);
+  }
+  ASSERT_EQ(cluster_.Snapshot().state, PipelineState::kRunning);
+  cluster_.Advance(milliseconds(2010));
+  EXPECT_EQ(cluster_.Snapshot().counters.faults, 2u);
+  EXPECT_TRUE(cluster_.placed_elsewhere.empty());
+  ExpectTheRightAnswer();
+}
+
+TEST_F(EngineStall, OfStepsThatGotSlowerEndsWithTheSecond) {
+  // Each step takes four seconds from now on.
+  for (int i = 0; i < 40 && !sink_->ended(); ++i) {
+    cluster_.AcknowledgeFence();
+    while (cluster_.Snapshot().state != PipelineState::kRunning && cluster_.Deliver(0)) {
+      cluster_.Deliver(1);
+      cluster_.Deliver(2);
+    }
+    cluster_.Advance(milliseconds(2010));
+    cluster_.Advance(milliseconds(1990));
+    for (uint32_t stage = 0; stage <= 2; ++stage) {
+      while (cluster_.Deliver(stage)) {
+      }
+    }
+  }
+  ExpectTheRightAnswer();
+  EXPECT_LE(cluster_.Snapshot().counters.faults, 8u) << "patience grows, and is kept for a while";
+}
+
+TEST_F(EngineStall, OfTheOneWhoWaitsIsNone) {
+  cluster_.PassTime(seconds(5));
+  cluster_.engine().ExcusePause(cluster_.now());
+  cluster_.Advance(milliseconds(10));
+  EXPECT_EQ(cluster_.Snapshot().counters.faults, 0u);
+  ExpectTheRightAnswer();
+}
+
 TEST_F(EngineStall, FailsNobodySoonerWhereThereIsNoOtherPlace) {
   cluster_.Advance(milliseconds(2010));
   cluster_.pending_fence.reset();

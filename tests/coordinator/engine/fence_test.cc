@@ -155,7 +155,7 @@ TEST_F(FenceTest, WhoIsRefusedIsToldWhatIsMissing) {
   const v1::ErrorDetail missing = DetailOf(fence_.DownStatus({"a", "b"}));
   EXPECT_EQ(missing.message(),
             "the pipeline is down: nodes \"a\", \"b\" do not answer; a link broke");
-  EXPECT_EQ(missing.node(), "a");
+  EXPECT_EQ(missing.node(), "b") << "whose acknowledgement the other one waits for";
 }
 
 }  // namespace
