@@ -100,6 +100,8 @@ class Deployment : public PlacedModel {
   // Whether PlacedModel::next loads beside what serves; why the newest such was given up.
   bool prepares() const { return phase_ == DeploymentPhase::kPreparing; }
   const absl::Status& move_problem() const { return move_problem_; }
+  // It is wanted where it is.
+  void ForgetMoveProblem() { move_problem_ = absl::OkStatus(); }
 
   // While the store is told that it ends, no new sessions begin.
   void Hold(bool hold) { held_ = hold; }

@@ -259,6 +259,7 @@ void Deployment::OnNodeDraining(const std::string& node, bool draining) {
   }
   drained_.erase(node);
   if (state() != DeploymentState::kWaiting && !ToBeLeft()) {
+    ForgetMoveProblem();
     search_.End();
   }
 }

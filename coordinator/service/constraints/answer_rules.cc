@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "common/status.h"
 #include "coordinator/service/request/chat_answer.h"
 #include "text/tokenizer/tokenizer.h"
@@ -92,7 +91,7 @@ absl::StatusOr<std::optional<ThoughtRule>> ThoughtRuleOf(
   const Tokenizer& tokenizer = *model.tokenizer;
   ThoughtRule rule;
   rule.close = format->close;
-  rule.opened = chat.prompt_end.ends_with(absl::StripTrailingAsciiWhitespace(format->open));
+  rule.opened = BeginsThought(chat, *format);
   rule.budget_tokens = budget_tokens;
   ASSIGN_OR_RETURN(rule.close_ids, IdsOf(tokenizer, format->close));
   ASSIGN_OR_RETURN(rule.open_ids, IdsOf(tokenizer, format->open));

@@ -62,6 +62,7 @@ absl::StatusOr<v1::Plan> ModelMoves::Move(const v1::MoveModelRequest& request) {
   return loop_->Ask([&]() -> absl::StatusOr<v1::Plan> {
     ASSIGN_OR_RETURN(Deployment * deployment, Find(request.model()));
     if (!deployment->prepares() && SamePlacement(deployment->plan(), plan)) {
+      deployment->ForgetMoveProblem();
       return deployment->plan();
     }
     RETURN_IF_ERROR(BeginMove(*models_, *cluster_, plan, /*may_pause=*/true, deployment));

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "common/status.h"
 #include "common/thought_limits.h"
 #include "text/tools/answer_reader.h"
@@ -30,6 +29,12 @@ absl::Status NoTools(const ModelRuntime& model, const std::string& why, const st
 }
 
 }  // namespace
+
+bool BeginsThought(const ChatAnswer& answer, const ThoughtFormat& format) {
+  const size_t last = format.open.find_last_not_of(" \t\r\n");
+  return last != std::string_view::npos &&
+         answer.prompt_end.ends_with(format.open.substr(0, last + 1));
+}
 
 bool IsSpecialToken(const Tokenizer& tokenizer, uint32_t id) {
   const uint32_t ids[] = {id};
@@ -141,9 +146,7 @@ absl::StatusOr<std::unique_ptr<ChatReader>> ChatReader::Make(const ModelRuntime&
   reading.is_special = [tokenizer](std::string_view text) {
     return SpecialTokenOf(*tokenizer, text).has_value();
   };
-  reading.in_thought =
-      reading.thoughts != nullptr && !reading.thoughts->open.empty() &&
-      answer.prompt_end.ends_with(absl::StripTrailingAsciiWhitespace(reading.thoughts->open));
+  reading.in_thought = reading.thoughts != nullptr && BeginsThought(answer, *reading.thoughts);
   reading.behind_thought = reading.thoughts != nullptr && !reading.thoughts->close.empty() &&
                            answer.prompt_end.ends_with(reading.thoughts->close);
   const bool holds_calls = answer.offered != nullptr && answer.offered->HasStrict();

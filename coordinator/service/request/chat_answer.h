@@ -17,6 +17,7 @@ namespace strata {
 
 class AnswerReader;
 class OfferedTools;
+struct ThoughtFormat;
 struct ToolFormat;
 
 // What of a chat is needed once its prompt is made.
@@ -42,6 +43,8 @@ absl::StatusOr<const ToolFormat*> ToolFormatOf(const ModelRuntime& model,
 absl::StatusOr<const ToolFormat*> ChannelsOf(const ModelRuntime& model,
                                              const v1::LoadOptions& options,
                                              const ChatAnswer& answer);
+// Whether the prompt has begun a thought of the format.
+bool BeginsThought(const ChatAnswer& answer, const ThoughtFormat& format);
 // Whether the token has a text that is no part of an answer's.
 bool IsSpecialToken(const Tokenizer& tokenizer, uint32_t id);
 // The special token that `name` is, which is no part of a text.
