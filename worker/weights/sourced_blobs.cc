@@ -1,6 +1,7 @@
 #include "worker/weights/sourced_blobs.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 
 #include "common/status.h"
@@ -13,11 +14,17 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr int kRounds = 3;  // Of asking the coordinator who has a blob.
 constexpr size_t kMostRemembered = 4096;
 
-// What BLOB_ON_ITS_WAY says of how far it is.
-std::string ProgressOf(const absl::Status& status) {
+// Whoever gave what is of a blob already; no node has that name.
+const std::pair<std::string, uint64_t> kUnknown{"", 0};
+
+// How many bytes BLOB_ON_ITS_WAY says are there.
+uint64_t BytesThere(const absl::Status& status) {
   const v1::ErrorDetail detail = DetailOf(status);
-  const auto it = detail.facts().find("bytes");
-  return it == detail.facts().end() ? "" : it->second;
+  uint64_t bytes = 0;
+  if (const auto it = detail.facts().find("bytes"); it != detail.facts().end()) {
+    std::from_chars(it->second.data(), it->second.data() + it->second.size(), bytes);
+  }
+  return bytes;
 }
 
 // Forgets anything where there is too much: it is only ever of help.
@@ -60,8 +67,9 @@ void SourcedBlobs::Leave(const WeightSource& source, const std::string& sha256,
 
 absl::Status SourcedBlobs::FromOne(const WeightSource& source, Transfer* transfer,
                                    Cancellation* cancel) {
-  std::string progress;
-  auto since = SteadyClock::now();  // Of that progress.
+  std::optional<uint64_t> there;  // As of `since`, of what the source is being sent.
+  const auto begin = SteadyClock::now();
+  auto since = begin;
   const auto gives = [&] {
     MutexLock lock(&mutex_);
     Bound(&givers_);
@@ -88,11 +96,13 @@ absl::Status SourcedBlobs::FromOne(const WeightSource& source, Transfer* transfe
       return status;
     }
     if (ReasonOf(status) == "BLOB_ON_ITS_WAY") {
-      if (const std::string now = ProgressOf(status); now != progress) {
-        progress = now;
-        since = SteadyClock::now();
+      const auto now = SteadyClock::now();
+      const uint64_t bytes = BytesThere(status);
+      if (!there.has_value() || (bytes > *there && bytes - *there >= options_.least_bytes)) {
+        there = bytes;
+        since = now;
       }
-      if (SteadyClock::now() - since > options_.patience) {
+      if (now - since > options_.patience || now - begin > options_.longest_wait) {
         return status;
       }
       cancel->WaitFor(options_.look_again);
@@ -110,7 +120,12 @@ absl::Status SourcedBlobs::Fetch(const std::string& sha256, uint64_t offset, con
   {
     MutexLock lock(&mutex_);
     may_name = !distrusted_.contains(sha256);
-    if (offset == 0) givers_.erase(sha256);
+    if (offset == 0) {
+      givers_.erase(sha256);
+    } else if (!givers_.contains(sha256)) {
+      Bound(&givers_);
+      givers_[sha256].insert(kUnknown);
+    }
   }
   for (int round = 0; round < kRounds && may_name; ++round) {
     std::vector<std::string> all = Resting();
@@ -147,16 +162,27 @@ bool SourcedBlobs::OnBad(const std::string& sha256) {
     }
     givers = std::move(it->second);
     givers_.erase(it);
-    liars_.insert(givers.begin(), givers.end());
+    if (givers == std::set<Life>{kUnknown}) {
+      return false;
+    }
+    if (givers.size() == 1) liars_.insert(*givers.begin());
     distrusted_.insert(sha256);
     Bound(&liars_);
     Bound(&distrusted_);
   }
   ++bad_blobs_;
-  for (const auto& [node, incarnation] : givers) {
-    log_("node '" + node + "' gave bytes that are not those of blob " + sha256 +
+  if (givers.size() == 1) {
+    log_("node '" + givers.begin()->first + "' gave bytes that are not those of blob " + sha256 +
          ": they are thrown away, and it is not asked again");
+    return true;
   }
+  std::string names;
+  for (const auto& [node, incarnation] : givers) {
+    names +=
+        (names.empty() ? "" : ", ") + (node.empty() ? "a transfer before" : "node '" + node + "'");
+  }
+  log_("blob " + sha256 + ", of which some came from " + names +
+       " each, has other bytes: they are thrown away, and the coordinator sends it");
   return true;
 }
 

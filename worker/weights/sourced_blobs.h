@@ -49,15 +49,19 @@ struct SourcedBlobsOptions {
   // left.
   std::chrono::milliseconds call_timeout{5000};
   uint64_t least_bytes = uint64_t{2} << 20;
-  // How long a worker that is being sent the blob may get no further with it.
+  // How long a worker that is being sent the blob may take for `least_bytes` more of it, and how
+  // long it is waited for in all.
   std::chrono::milliseconds patience{5000};
+  std::chrono::milliseconds longest_wait{600'000};
   std::chrono::milliseconds look_again{50};
   // How long a worker that was left is not asked.
   std::chrono::milliseconds rest{30'000};
 };
 
 // Any thread. What a worker gives is checked by whoever fetches, as what the coordinator gives; a
-// worker whose bytes had another digest is not asked again in its life.
+// worker that gave all of a blob that had another digest is not asked again in its life. Where
+// several gave some of it, nobody knows which was wrong: that blob alone comes from the
+// coordinator.
 class SourcedBlobs : public BlobClient {
  public:
   // `log` gets a line for what people should know.
@@ -100,7 +104,8 @@ class SourcedBlobs : public BlobClient {
   std::set<Life> liars_ STRATA_GUARDED_BY(mutex_);
   std::map<std::string, std::chrono::steady_clock::time_point> resting_
       STRATA_GUARDED_BY(mutex_);  // By node: until when.
-  // Who gave some of a blob that is not known to be right, by digest.
+  // Who gave some of a blob that is not known to be right, by digest; of a partial file that was
+  // there already, nobody knows: kUnknown.
   std::map<std::string, std::set<Life>> givers_ STRATA_GUARDED_BY(mutex_);
   // Blobs that only the coordinator is asked for.
   std::set<std::string> distrusted_ STRATA_GUARDED_BY(mutex_);

@@ -23,7 +23,7 @@ using testing::IsEmpty;
 // A coordinator that knows who has the blob, and workers that give it as they are told to.
 class FakeSources : public WeightSources {
  public:
-  enum class Manner { kGives, kEnds, kHasNot, kLies, kBreaks, kSlow, kComing, kStuck };
+  enum class Manner { kGives, kEnds, kHasNot, kLies, kBreaks, kSlow, kComing, kStuck, kDribbles };
 
   absl::Status FromCoordinator(const std::string& sha256, uint64_t offset,
                                const std::vector<std::string>& not_from,
@@ -69,6 +69,10 @@ class FakeSources : public WeightSources {
         if (manner == Manner::kComing && ++looks == 5) return sink(rest);
         return Error(absl::StatusCode::kUnavailable, "BLOB_ON_ITS_WAY", "it is on its way")
             .Fact("bytes", manner == Manner::kComing ? std::to_string(looks) : "7");
+      case Manner::kDribbles:
+        there += step;
+        return Error(absl::StatusCode::kUnavailable, "BLOB_ON_ITS_WAY", "it is on its way")
+            .Fact("bytes", std::to_string(there));
     }
     return absl::OkStatus();
   }
@@ -78,6 +82,8 @@ class FakeSources : public WeightSources {
   std::vector<std::string> asked;
   uint64_t from_coordinator = 0;
   int looks = 0;
+  uint64_t there = 0;
+  uint64_t step = 1;
 };
 
 using Manner = FakeSources::Manner;
@@ -85,14 +91,17 @@ using Manner = FakeSources::Manner;
 class SourcedBlobsTest : public testing::Test {
  protected:
   SourcedBlobsTest()
-      : blobs_(&sources_, {.patience = milliseconds(20), .look_again = milliseconds(1)},
+      : blobs_(&sources_,
+               {.patience = milliseconds(20),
+                .longest_wait = milliseconds(200),
+                .look_again = milliseconds(1)},
                [this](const std::string& line) { log_ += line + "\n"; }) {}
 
-  std::string Fetch(uint64_t offset = 0) {
+  std::string Fetch(uint64_t offset = 0, const std::string& digest = "d") {
     std::string got;
     Cancellation cancel;
     status_ = blobs_.Fetch(
-        "d", offset,
+        digest, offset,
         [&](std::string_view chunk) {
           got += chunk;
           return absl::OkStatus();
@@ -149,6 +158,42 @@ TEST_F(SourcedBlobsTest, AWorkerThatGetsNoFurtherWithItIsNotWaitedForWithoutEnd)
   sources_.workers = {{"a", Manner::kStuck}};
   EXPECT_EQ(Fetch(), sources_.bytes);
   EXPECT_EQ(sources_.from_coordinator, sources_.bytes.size());
+}
+
+TEST_F(SourcedBlobsTest, AWorkerThatGetsLittleOfItIsNotWaitedForEither) {
+  sources_.workers = {{"a", Manner::kDribbles}};
+  EXPECT_EQ(Fetch(), sources_.bytes);
+  EXPECT_EQ(sources_.from_coordinator, sources_.bytes.size());
+}
+
+TEST_F(SourcedBlobsTest, AWorkerThatSaysItGetsMuchWithoutEndIsLeftInTheEnd) {
+  sources_.workers = {{"a", Manner::kDribbles}};
+  sources_.step = uint64_t{1} << 30;
+  EXPECT_EQ(Fetch(), sources_.bytes);
+  EXPECT_EQ(sources_.from_coordinator, sources_.bytes.size());
+}
+
+TEST_F(SourcedBlobsTest, WhereSeveralGaveSomeOfAWrongBlobNobodyIsBarred) {
+  sources_.workers = {{"a", Manner::kBreaks}, {"b", Manner::kLies}};
+  EXPECT_NE(Fetch(), sources_.bytes);
+  EXPECT_TRUE(blobs_.OnBad("d"));
+  EXPECT_EQ(blobs_.bad_blobs(), 1u);
+  EXPECT_THAT(log_, HasSubstr("of which some came from node 'a', node 'b' each"));
+  sources_.asked.clear();
+  EXPECT_EQ(Fetch(), sources_.bytes);
+  EXPECT_THAT(sources_.asked, IsEmpty()) << "that blob comes from the coordinator";
+  EXPECT_EQ(sources_.from_coordinator, sources_.bytes.size());
+  sources_.workers = {{"b", Manner::kGives}};
+  EXPECT_EQ(Fetch(0, "another"), sources_.bytes);
+  EXPECT_THAT(sources_.asked, ElementsAre("b"));
+}
+
+TEST_F(SourcedBlobsTest, WhoGaveTheRestOfAPartialFileIsNotBarredForIt) {
+  sources_.workers = {{"a", Manner::kGives}};
+  Fetch(4);
+  EXPECT_TRUE(blobs_.OnBad("d"));
+  EXPECT_EQ(Fetch(0, "another"), sources_.bytes);
+  EXPECT_THAT(sources_.asked, ElementsAre("a", "a"));
 }
 
 TEST_F(SourcedBlobsTest, ALyingWorkersBytesAreThrownAwayAndItIsNotAskedAgain) {
