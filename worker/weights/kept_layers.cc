@@ -144,17 +144,20 @@ bool KeptLayers::IsThere(const KeptLayer& layer) const {
 void KeptLayers::Record(const std::string& key, KeptLayer layer) {
   const std::string path = PathOf(key);
   const std::string text = KeptLayerText(layer, layout_);
-  MutexLock lock(&mutex_);
-  if (!layers_.contains(key)) {
-    std::erase_if(layers_, [&](const auto& entry) {
-      return layers_.size() >= kMostLayers && !IsThere(entry.second);
-    });
-    if (layers_.size() >= kMostLayers) {
-      return;
+  MutexLock writing(&writing_);
+  {
+    MutexLock lock(&mutex_);
+    if (!layers_.contains(key)) {
+      std::erase_if(layers_, [&](const auto& entry) {
+        return layers_.size() >= kMostLayers && !IsThere(entry.second);
+      });
+      if (layers_.size() >= kMostLayers) {
+        return;
+      }
     }
+    layers_[key] = std::move(layer);
+    ++changes_;
   }
-  layers_[key] = std::move(layer);
-  ++changes_;
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
   std::ofstream file(path + ".partial", std::ios::binary | std::ios::trunc);

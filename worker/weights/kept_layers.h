@@ -56,6 +56,7 @@ class KeptLayers {
 
   WeightCache* const cache_;
   const std::string layout_;
+  Mutex writing_;  // A file; taken before `mutex_`, which is never held meanwhile.
   mutable Mutex mutex_;
   std::map<std::string, KeptLayer> layers_ STRATA_GUARDED_BY(mutex_);  // By key.
   uint64_t changes_ STRATA_GUARDED_BY(mutex_) = 0;
