@@ -9,9 +9,6 @@
 namespace strata {
 namespace {
 
-// Stays free of a disk, beside what is kept on it for later.
-constexpr uint64_t kDiskReserve = uint64_t{64} << 20;
-
 absl::Status Ended() {
   return Error(absl::StatusCode::kCancelled, "CANCELLED", "keeping the layer was cancelled");
 }
@@ -58,20 +55,20 @@ void LayerKeeper::OnDrop(const v1::DropLayers& message) {
             std::count(message.layers().begin(), message.layers().end(), layer) > 0);
   };
   MutexLock lock(&mutex_);
-  std::vector<Blob> made;
   std::erase_if(kept_, [&](auto& entry) {
     const bool gone = dropped(entry.first.first, entry.first.second);
-    if (gone) made.insert(made.end(), entry.second.made.begin(), entry.second.made.end());
+    if (gone) going_.insert(going_.end(), entry.second.made.begin(), entry.second.made.end());
     return gone;
   });
-  parts_.context.cache->DeletePacked(made);
   std::erase_if(waiting_, [&](const std::shared_ptr<Job>& job) {
     return dropped(job->message.deployment(), job->message.load().first_layer());
   });
   if (job_ != nullptr && dropped(job_->message.deployment(), job_->message.load().first_layer())) {
     interrupted_ = Ended();
+    job_->dropped = true;
     job_->cancel.Cancel();
   }
+  changed_.NotifyAll();
 }
 
 void LayerKeeper::Interrupt(const absl::Status& why) {
@@ -159,13 +156,14 @@ absl::Status LayerKeeper::CheckRoom(const v1::Load& load) const {
     needs += parts_.context.cache->Find(tensor.blob.sha256).has_value() ? 0 : tensor.blob.bytes;
   }
   const std::optional<uint64_t> free_bytes = parts_.disk_free_bytes();
-  if (free_bytes.has_value() && *free_bytes < needs + kDiskReserve) {
+  if (free_bytes.has_value() && *free_bytes < needs + parts_.disk_reserve_bytes) {
     return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
                  "layer " + std::to_string(load.first_layer()) + " takes " + FormatSize(needs) +
                      " of the disk of --data-dir, where " + FormatSize(*free_bytes) +
-                     " are free, and " + FormatSize(kDiskReserve) + " are left for loads")
+                     " are free, and " + FormatSize(parts_.disk_reserve_bytes) +
+                     " are left for loads")
         .Limit("disk_free_bytes=" + std::to_string(*free_bytes))
-        .Hint("free space there, or move --data-dir");
+        .Hint("free space there, move --data-dir, or lower --standby-reserve of this worker");
   }
   return absl::OkStatus();
 }
@@ -192,7 +190,6 @@ absl::StatusOr<LayerKeeper::Kept> LayerKeeper::Run(Job* job, LoadCounters* count
     why = stage.packed_status;
   }
   if (std::optional<Kept> kept = Pin(load); kept.has_value()) {
-    kept->made = parts_.context.layers->Find(KeyOfLayer(load)).value_or(KeptLayer()).packed;
     return *std::move(kept);
   }
   return !why.ok() ? why
@@ -203,14 +200,26 @@ absl::StatusOr<LayerKeeper::Kept> LayerKeeper::Run(Job* job, LoadCounters* count
 
 void LayerKeeper::Loop() {
   while (true) {
+    std::vector<Blob> going;
     std::shared_ptr<Job> job;
     {
       MutexLock lock(&mutex_);
-      while (waiting_.empty() && !stopping_) {
+      while (waiting_.empty() && going_.empty() && !stopping_) {
         changed_.Wait(&mutex_);
       }
       if (stopping_) {
         return;
+      }
+      going.swap(going_);
+    }
+    if (!going.empty()) {
+      parts_.context.cache->DeletePacked(going);
+      continue;
+    }
+    {
+      MutexLock lock(&mutex_);
+      if (waiting_.empty()) {
+        continue;  // It was dropped.
       }
       job = std::move(waiting_.front());
       waiting_.pop_front();
@@ -224,17 +233,26 @@ void LayerKeeper::Loop() {
     }
     parts_.context.reserve_memory(0);
     absl::StatusOr<uint64_t> bytes = 0;
+    bool dropped = false;
     {
       MutexLock lock(&mutex_);
       job_ = nullptr;
+      dropped = job->dropped;
+      if (dropped) {
+        going_.insert(going_.end(), counters.packed_made.begin(), counters.packed_made.end());
+      }
       if (!interrupted_.ok()) {
         bytes = interrupted_;
       } else if (!kept.ok()) {
         bytes = kept.status();
       } else {
         bytes = kept->bytes;
+        kept->made = std::move(counters.packed_made);
         kept_[{job->message.deployment(), job->message.load().first_layer()}] = *std::move(kept);
       }
+    }
+    if (dropped) {
+      continue;
     }
     if (!bytes.ok()) {
       LogWarn(

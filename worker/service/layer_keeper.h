@@ -30,8 +30,9 @@ class LayerKeeper {
   struct Parts {
     std::string node;  // Named in errors.
     LoadContext context;
-    uint64_t limit_bytes = 0;  // The most that is kept of the cache; 0: no limit.
-    // Free on the cache's disk; nullopt: not known.
+    uint64_t limit_bytes = 0;         // The most that is kept of the cache; 0: no limit.
+    uint64_t disk_reserve_bytes = 0;  // Stay free of the cache's disk.
+    // Free on it; nullopt: not known.
     std::function<std::optional<uint64_t>()> disk_free_bytes;
   };
   // Layers that may wait for their turn.
@@ -44,11 +45,13 @@ class LayerKeeper {
 
   // The answer goes to `out`. Does not wait.
   void OnKeep(const v1::KeepLayer& message, std::shared_ptr<Outbox> out);
-  // What was packed for these layers alone is deleted.
+  // Does not wait: what was packed for these layers alone is deleted by and by. Nothing is answered
+  // for those that were asked for before.
   void OnDrop(const v1::DropLayers& message);
   // Ends the layer at hand; it is answered with `why`. Its memory is free soon after.
   void Interrupt(const absl::Status& why);
-  // Lets go of everything. Nobody waits for answers.
+  // Lets go of everything; what was packed stays in the cache until that needs the room. Nobody
+  // waits for answers.
   void End();
 
   // Of the cache, that are kept.
@@ -59,6 +62,7 @@ class LayerKeeper {
     v1::KeepLayer message;
     std::shared_ptr<Outbox> out;
     Cancellation cancel;
+    bool dropped = false;  // Of the mutex.
   };
   struct Kept {
     uint64_t bytes = 0;
@@ -83,6 +87,7 @@ class LayerKeeper {
   std::shared_ptr<Job> job_ STRATA_GUARDED_BY(mutex_);  // At hand.
   absl::Status interrupted_ STRATA_GUARDED_BY(mutex_);  // Why it is.
   std::map<Place, Kept> kept_ STRATA_GUARDED_BY(mutex_);
+  std::vector<Blob> going_ STRATA_GUARDED_BY(mutex_);  // Packed files that the thread deletes.
 
   std::thread thread_;  // Last: it uses the others.
 };

@@ -317,13 +317,16 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   const StoredTensors weights(request.needs, mapped);
   PackedFiles packed(context.cache, context.log);
   LoadedStage stage;
-  ASSIGN_OR_RETURN(stage.shard, context.backend->Load(request.spec, weights,
-                                                      context.keep_packed ? &packed : nullptr,
-                                                      [&](uint64_t done, uint64_t total) {
-                                                        counters->packed_bytes = done;
-                                                        counters->packing_bytes = total;
-                                                        counters->packing = true;
-                                                      }));
+  absl::StatusOr<std::unique_ptr<Shard>> shard =
+      context.backend->Load(request.spec, weights, context.keep_packed ? &packed : nullptr,
+                            [&](uint64_t done, uint64_t total) {
+                              counters->packed_bytes = done;
+                              counters->packing_bytes = total;
+                              counters->packing = true;
+                            });
+  counters->packed_made = packed.written();
+  RETURN_IF_ERROR(shard.status());
+  stage.shard = *std::move(shard);
   counters->kept_bytes = packed.read_bytes();
   std::vector<Blob> wanted = packed.files();
   for (const BlobTensor& tensor : request.tensors) {

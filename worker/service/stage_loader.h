@@ -48,6 +48,8 @@ struct LoadCounters {
   std::atomic<uint64_t> packed_bytes{0};
   std::atomic<uint64_t> packing_bytes{0};  // In all.
   std::atomic<uint64_t> kept_bytes{0};     // Were packed before, and read.
+  // Packed files that were not there before. For whoever waits for the load, whatever its end.
+  std::vector<Blob> packed_made;
 };
 
 // What a load leaves.

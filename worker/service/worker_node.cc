@@ -42,8 +42,11 @@ WorkerNode::WorkerNode(WorkerNodeOptions options, const WorkerNodeParts& parts)
                                        }),
                                        .compute = &compute_}),
       keeper_(LayerKeeper::Parts{.node = options_.name,
-                                 .context = KeepingContext(),
+                                 .context = KeepingContext([this](Memory memory, uint64_t bytes) {
+                                   return ReserveAside(memory, &for_keeper_, bytes);
+                                 }),
                                  .limit_bytes = options_.standby_limit_bytes,
+                                 .disk_reserve_bytes = options_.standby_reserve_bytes,
                                  .disk_free_bytes = [this] { return disk_.free_bytes(); }}),
       reaper_([this](StageId stage, uint64_t frames_discarded) {
         MutexLock lock(&mutex_);
@@ -384,16 +387,14 @@ uint64_t WorkerNode::ReserveAside(Memory memory, Aside* aside, uint64_t bytes) {
   return free;
 }
 
-LoadContext WorkerNode::KeepingContext() {
-  LoadContext context = ContextOf(
-      [this](Memory memory, uint64_t bytes) { return ReserveAside(memory, &for_keeper_, bytes); });
+LoadContext WorkerNode::KeepingContext(ReserveFn reserve) {
+  LoadContext context = ContextOf(std::move(reserve));
   context.keep_packed = options_.keep_packed;
   context.layers = &layers_;
   return context;
 }
 
-LoadContext WorkerNode::ContextOf(
-    std::function<uint64_t(Memory memory, uint64_t bytes)> reserve) const {
+LoadContext WorkerNode::ContextOf(ReserveFn reserve) const {
   LoadContext context;
   context.backend = parts_.backend;
   context.cache = parts_.cache;
@@ -412,10 +413,8 @@ LoadContext WorkerNode::ContextOf(
 
 void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
   const TimePoint begin = parts_.clock->Now();
-  LoadContext context = ContextOf(
+  const LoadContext context = KeepingContext(
       [this, task](Memory memory, uint64_t bytes) { return Reserve(memory, task.get(), bytes); });
-  context.keep_packed = options_.keep_packed;
-  context.layers = &layers_;
   const absl::Status status = task->LoadAndHost(context, {.node = options_.name,
                                                           .coordinator = options_.coordinator,
                                                           .clock = parts_.clock,

@@ -48,6 +48,7 @@ struct WorkerNodeOptions {
   uint64_t host_fixed_bytes = 0;
   bool keep_packed = true;           // Weights, in the cache.
   uint64_t standby_limit_bytes = 0;  // The most of the cache for other nodes' layers; 0: no limit.
+  uint64_t standby_reserve_bytes = 0;  // Of the cache's disk, what stays free beside those.
   DeviceSpeed speed;
 };
 
@@ -109,14 +110,15 @@ class WorkerNode : public LinkHandler, private NodeHost {
 
   // Memory that stages share: where they compute, or the host's beside a device's own.
   enum class Memory { kDevice, kHost };
+  using ReserveFn = std::function<uint64_t(Memory memory, uint64_t bytes)>;
 
   void RunLoad(const std::shared_ptr<StageTask>& task);
   // Tells the coordinator at once, and once in a life, when the device has failed for good: before
   // what fails by it is told, so that the device is to blame and no request.
   void TellUnfit();
   std::vector<std::shared_ptr<StageTask>> Placed() const STRATA_REQUIRES(mutex_);
-  LoadContext KeepingContext();
-  LoadContext ContextOf(std::function<uint64_t(Memory memory, uint64_t bytes)> reserve) const;
+  LoadContext KeepingContext(ReserveFn reserve);  // Which keeps packed weights.
+  LoadContext ContextOf(ReserveFn reserve) const;
   // What is set aside for single layers, beside all stages.
   struct Aside {
     uint64_t device_bytes = 0;

@@ -71,6 +71,8 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "The most of --cache-limit that packed weights take which are kept for the loss of "
              "other nodes (--standby of strata model load)",
              "no limit");
+  flags.Size("standby-reserve", &options->standby_reserve_bytes,
+             "Of the disk of --data-dir, what stays free beside such weights: for what is loaded");
   flags.Choice("packed-cache", &options->packed_cache, {"on", "off"},
                "Whether weights are kept on disk as they were packed, beside what they were made "
                "of, so that the next start only maps them");

@@ -25,6 +25,7 @@ struct WorkerOptions {
   uint64_t host_memory_bytes = 0;    // Where memory_bytes are a device's own.
   uint64_t cache_limit_bytes = 0;    // 0: none.
   uint64_t standby_limit_bytes = 0;  // Of these; 0: no limit.
+  uint64_t standby_reserve_bytes = uint64_t{1} << 30;
   std::string packed_cache = "on";
   uint64_t threads = 0;  // 0: the usable cores.
   std::string pin = "auto";

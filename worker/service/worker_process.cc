@@ -254,6 +254,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   node_options.version = kVersion;
   node_options.keep_packed = options.packed_cache == "on";
   node_options.standby_limit_bytes = options.standby_limit_bytes;
+  node_options.standby_reserve_bytes = options.standby_reserve_bytes;
   ASSIGN_OR_RETURN(
       node_options.speed,
       backend->MeasureSpeed(kMeasureSeconds, MeasuredBytes(kMeasureBytes, options.memory_bytes,

@@ -237,6 +237,9 @@ void PackedFiles::Write(const PackedForm& form, std::span<const uint8_t> packed)
   if (status.ok()) {
     status = WriteFile(path, form, packed);
   }
+  if (ReasonOf(status) == "DISK_FULL" && cache_->FreeDisk(file.blob.bytes) > 0) {
+    status = WriteFile(path, form, packed);
+  }
   if (absl::IsAlreadyExists(status)) {
     return;
   }
@@ -248,6 +251,7 @@ void PackedFiles::Write(const PackedForm& form, std::span<const uint8_t> packed)
   }
   cache_->TouchFile(path, file.blob.bytes);
   sources_.insert(form.sources.begin(), form.sources.end());
+  written_.push_back(file.blob);
   files_[form.key] = std::move(file);
 }
 

@@ -45,6 +45,8 @@ class PackedFiles : public PackedStore {
   const std::set<std::string>& sources() const { return sources_; }
   // Those of the files that were made of one of `tensors`, digests.
   std::vector<Blob> FilesOf(const std::set<std::string>& tensors) const;
+  // Those that Write made.
+  const std::vector<Blob>& written() const { return written_; }
   // Why nothing more is kept; ok: it is.
   const absl::Status& write_status() const { return write_status_; }
 
@@ -68,6 +70,7 @@ class PackedFiles : public PackedStore {
   const std::function<void(const std::string&)> log_;
   std::map<std::string, File> files_;  // By key.
   std::set<std::string> sources_;
+  std::vector<Blob> written_;
   uint64_t read_bytes_ = 0;
   absl::Status write_status_;
 };

@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kPartial[] = ".partial";
+constexpr char kGone[] = ".gone";  // Is being deleted.
 constexpr size_t kDigestDigits = 64;
 
 bool IsDigest(std::string_view text) {
@@ -150,7 +151,12 @@ absl::Status BlobWriter::Append(std::string_view data) {
       continue;
     }
     if (wrote < 0) {
-      return CacheIoError("cannot write", partial_path_, errno);
+      const int error = errno;
+      const bool full = error == ENOSPC || error == EDQUOT;
+      if (full && cache_->FreeDisk(blob_.bytes - offset_) > 0) {
+        continue;
+      }
+      return CacheIoError("cannot write", partial_path_, error);
     }
     offset_ += static_cast<uint64_t>(wrote);
     data.remove_prefix(static_cast<size_t>(wrote));
@@ -212,11 +218,14 @@ absl::Status WeightCache::ScanFolder(const std::string& folder, bool keep_partia
     const std::string path = it->path().string();
     const std::string name = it->path().filename().string();
     std::error_code ignored;
-    if (!it->is_regular_file(ignored) || !IsDigest(name.substr(0, kDigestDigits)) ||
-        (name.size() > kDigestDigits && name.substr(kDigestDigits) != kPartial)) {
+    if (!it->is_regular_file(ignored) || !IsDigest(name.substr(0, kDigestDigits))) {
       continue;
     }
-    if (name.size() > kDigestDigits && !keep_partial) {
+    const std::string rest = name.substr(kDigestDigits);
+    if (!rest.empty() && rest != kPartial && rest != kGone) {
+      continue;
+    }
+    if (rest == kGone || (rest == kPartial && !keep_partial)) {
       unlink(path.c_str());
       continue;
     }
@@ -334,28 +343,57 @@ absl::Status WeightCache::MakeRoom() {
         .Limit("cache_bytes=" + std::to_string(limit_bytes_))
         .Hint("raise --cache-limit, or give this worker fewer layers");
   }
-  std::vector<std::tuple<bool, int64_t, std::string>> evictable;
+  const std::vector<std::string> evictable = Evictable();
   uint64_t others = 0;
-  for (const auto& [path, file] : files_) {
-    const std::string digest = DigestOfPath(path);
-    if (pinned_.count(digest) == 0) {
-      evictable.emplace_back(softly_pinned_.count(digest) > 0, file.used_ns, path);
-      others += file.bytes;
-    }
+  for (const std::string& path : evictable) {
+    others += files_[path].bytes;
   }
-  std::sort(evictable.begin(), evictable.end());
-  for (const auto& [softly, used, path] : evictable) {
+  for (const std::string& path : evictable) {
     if (pinned + others <= limit_bytes_) {
       break;
     }
-    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-      return CacheIoError("cannot delete", path, errno);
-    }
-    others -= files_[path].bytes;
-    verified_.erase(DigestOfPath(path));
-    EraseFile(path);
+    ASSIGN_OR_RETURN(const uint64_t bytes, Evict(path));
+    others -= bytes;
   }
   return absl::OkStatus();
+}
+
+uint64_t WeightCache::FreeDisk(uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  uint64_t freed = 0;
+  for (const std::string& path : Evictable()) {
+    if (freed >= bytes) {
+      break;
+    }
+    freed += Evict(path).value_or(0);
+  }
+  return freed;
+}
+
+std::vector<std::string> WeightCache::Evictable() const {
+  std::vector<std::tuple<bool, int64_t, std::string>> order;
+  for (const auto& [path, file] : files_) {
+    const std::string digest = DigestOfPath(path);
+    if (pinned_.count(digest) == 0) {
+      order.emplace_back(softly_pinned_.count(digest) > 0, file.used_ns, path);
+    }
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::string> paths;
+  for (auto& [softly, used, path] : order) {
+    paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
+absl::StatusOr<uint64_t> WeightCache::Evict(const std::string& path) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return CacheIoError("cannot delete", path, errno);
+  }
+  const uint64_t bytes = files_[path].bytes;
+  verified_.erase(DigestOfPath(path));
+  EraseFile(path);
+  return bytes;
 }
 
 std::optional<Blob> WeightCache::Find(const std::string& sha256) const {
@@ -372,13 +410,18 @@ bool WeightCache::HasPacked(const Blob& packed) const {
 }
 
 void WeightCache::DeletePacked(const std::vector<Blob>& packed) {
-  MutexLock lock(&mutex_);
   for (const Blob& blob : packed) {
     const std::string path = PackedPathOf(blob.sha256);
-    const bool pinned = pinned_.contains(blob.sha256) || softly_pinned_.contains(blob.sha256);
-    if (!pinned && unlink(path.c_str()) == 0) {
+    {
+      // Whoever makes it again from now on makes another file.
+      MutexLock lock(&mutex_);
+      const bool pinned = pinned_.contains(blob.sha256) || softly_pinned_.contains(blob.sha256);
+      if (pinned || rename(path.c_str(), (path + kGone).c_str()) != 0) {
+        continue;
+      }
       EraseFile(path);
     }
+    unlink((path + kGone).c_str());
   }
 }
 

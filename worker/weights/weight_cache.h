@@ -125,12 +125,15 @@ class WeightCache {
   // pinned blobs fit beside what stays. RESOURCE_EXHAUSTED (CACHE_LIMIT) when the hard pins alone
   // exceed the limit.
   absl::Status MakeRoom();
+  // The disk is full, whatever the limit: evicts likewise, until `bytes` are free that were not.
+  // How many are; fewer where that is all.
+  uint64_t FreeDisk(uint64_t bytes);
 
   // A blob of which all is there, unchecked.
   std::optional<Blob> Find(const std::string& sha256) const;
   // Whether packed weights are there, unchecked.
   bool HasPacked(const Blob& packed) const;
-  // Deletes these packed weights, but for what is pinned.
+  // Deletes these packed weights, but for what is pinned. Holds nobody up while the disk does it.
   void DeletePacked(const std::vector<Blob>& packed);
   // Digests of all blobs that are there, in order.
   std::vector<std::string> Blobs() const;
@@ -167,6 +170,10 @@ class WeightCache {
   void DeleteFile(const std::string& path) STRATA_EXCLUDES(mutex_);
   // Counts the file as used now.
   void TouchFile(const std::string& path, uint64_t bytes) STRATA_EXCLUDES(mutex_);
+  // Files without a hard pin, in the order in which they are evicted.
+  std::vector<std::string> Evictable() const STRATA_REQUIRES(mutex_);
+  // How many bytes that freed.
+  absl::StatusOr<uint64_t> Evict(const std::string& path) STRATA_REQUIRES(mutex_);
   // Keep `bytes_` true.
   void SetFile(const std::string& path, const File& file) STRATA_REQUIRES(mutex_);
   void EraseFile(const std::string& path) STRATA_REQUIRES(mutex_);

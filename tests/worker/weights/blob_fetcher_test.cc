@@ -332,6 +332,25 @@ TEST_F(BlobFetcherTest, TheLimitEvictsWhatWasUsedLongestAgoButNothingInUse) {
   EXPECT_EQ(cache_->bytes(), 30'000u);
 }
 
+TEST_F(BlobFetcherTest, AFullDiskTakesWhatNobodyUsesAndThenWhatIsKeptForLater) {
+  const Blob used = client_.Add(Bytes(10'000, 21));
+  const Blob later = client_.Add(Bytes(10'000, 22));
+  const Blob old = client_.Add(Bytes(10'000, 23));
+  for (const Blob& blob : {used, later, old}) {
+    ASSERT_TRUE(Fetch({blob}).ok());
+  }
+  set_ = nullptr;
+  const CachePin hard(cache_.get(), {used});
+  const CachePin soft(cache_.get(), {later}, CachePin::Kind::kSoft);
+  EXPECT_EQ(cache_->FreeDisk(1), 10'000u);
+  EXPECT_FALSE(cache_->Find(old.sha256).has_value());
+  EXPECT_TRUE(cache_->Find(later.sha256).has_value());
+  EXPECT_EQ(cache_->FreeDisk(30'000), 10'000u);
+  EXPECT_FALSE(cache_->Find(later.sha256).has_value());
+  EXPECT_TRUE(cache_->Find(used.sha256).has_value());
+  EXPECT_EQ(cache_->FreeDisk(1), 0u);
+}
+
 TEST_F(BlobFetcherTest, AFullDiskIsATypedErrorAndTheTransferGoesOnLater) {
   const std::string bytes = Bytes(100'000, 17);
   const Blob blob = client_.Add(bytes);

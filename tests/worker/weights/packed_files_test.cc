@@ -204,6 +204,32 @@ TEST_F(PackedFilesTest, AFileThatACrashCutShortIsNotThere) {
   EXPECT_EQ(cache_->bytes(), 0u);
 }
 
+TEST_F(PackedFilesTest, WhatIsWantedNoMoreIsDeletedButForWhatIsPinned) {
+  constexpr size_t kSmall = 10'000;
+  for (const char* name : {"a", "b"}) {
+    files_->Write(Form(name, kSmall), Bytes(kSmall, 3));
+  }
+  const std::vector<Blob> made = files_->written();
+  ASSERT_EQ(made.size(), 2u);
+  const CachePin pin(cache_.get(), {made[0]}, CachePin::Kind::kSoft);
+  NewLoad();
+  cache_->DeletePacked(made);
+  EXPECT_EQ(cache_->HasPacked(made[0]) + cache_->HasPacked(made[1]), 1);
+  EXPECT_TRUE(cache_->HasPacked(made[0]));
+  EXPECT_EQ(cache_->bytes(), made[0].bytes);
+  EXPECT_EQ(FilesOnDisk(), 1u);
+}
+
+TEST_F(PackedFilesTest, ACrashWhileAFileIsDeletedLeavesNothing) {
+  const PackedForm form = Form("a", kBytes);
+  files_->Write(form, Bytes(kBytes, 3));
+  fs::rename(PathOf(form), PathOf(form).string() + ".gone");
+  Reopen(0);
+  EXPECT_FALSE(files_->Has(form));
+  EXPECT_EQ(FilesOnDisk(), 0u);
+  EXPECT_EQ(cache_->bytes(), 0u);
+}
+
 TEST_F(PackedFilesTest, AFullDiskIsSaidOnceAndLeavesNothing) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
