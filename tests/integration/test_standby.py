@@ -9,7 +9,7 @@ import pytest
 from checkpoints import make_checkpoint
 from cluster import NEVER, RECALL, Cluster, cut, wait_until
 from metrics_text import scrape, total
-from small_disk import mounted
+from small_disk import full, mounted
 from test_recovery import LAYERS, PROMPTS, Asked, arguments, essence, nodes_of, wait_without
 from test_weights import ROTARY
 
@@ -68,19 +68,32 @@ def test_with_four_workers_that_all_want_all_layers_the_coordinator_sends_each_b
     with Cluster(tmp_path) as c:
         names = c.start_workers(4)
         c.load("recall", RECALL, cuts=cut(names, 8), context=512, standby=3)
-        parts = wait_kept(c, "recall")
-        assert sorted((part["of_node"], part["node"]) for part in parts) == sorted(
-            (of, node) for of in names for node in names if of != node)
-        assert sent(c) == different_bytes(RECALL / "model.safetensors") + ROTARY
+        # Nodes take what they take by their speed: all want most of the layers, at the same time.
+        assert {part["of_node"] for part in wait_kept(c, "recall")} == set(names)
+        assert all(shown(c, name)["standby_bytes"] > 0 for name in names)
+
+        def check_sent():
+            once = different_bytes(RECALL / "model.safetensors") + ROTARY
+            # On a machine with no time to spare a worker may be left for being slow; the log says so.
+            if any("does not give blob" in c.workers[name].text() for name in names):
+                assert once <= sent(c) < len(names) * once
+            else:
+                assert sent(c) == once
+
+        check_sent()
+        # Until each has all.
+        right = c.generate("recall", ids=IDS, max_tokens=8, temperature=0)["token_ids"]
+        for first in range(len(names)):
+            c.run("model", "unload", "recall")
+            c.load("recall", cuts=cut(names[first:] + names[:first], 8), context=512)
+        wait_until(lambda: all(shown(c, name)["packed_layers"] == 8 for name in names), "all have all")
+        check_sent()
         wait_until(lambda: sum(shown(c, name)["sent_bytes"] for name in names) ==
                    sum(shown(c, name)["fetched_from_workers_bytes"] for name in names) > sent(c),
                    "what workers sent is what workers got")
-        assert all(shown(c, name)["packed_layers"] == 8 for name in names)
-        assert all(shown(c, name)["standby_bytes"] > 0 for name in names)
 
         # Placed anew, it moves nothing.
         before, fetched = sent(c), [shown(c, name)["fetched_bytes"] for name in names]
-        right = c.generate("recall", ids=IDS, max_tokens=8, temperature=0)["token_ids"]
         c.run("model", "unload", "recall")
         c.load("recall", cuts=cut(names[::-1], 8), context=512)
         assert c.generate("recall", ids=IDS, max_tokens=8, temperature=0)["token_ids"] == right
@@ -141,6 +154,22 @@ def test_a_full_disk_and_a_limit_end_what_is_kept_and_no_request(tmp_path):
         c.workers["limited"].stop()
         c.start_worker("off", "--packed-cache", "off")
         wait_until(lambda: reasons() == {"PACKED_CACHE_OFF"}, "it keeps nothing packed")
+
+
+def test_a_load_that_finds_the_disk_full_has_the_room_of_what_is_cached_and_unused(tmp_path):
+    disk, small = tmp_path / "disk", tmp_path / "small"
+    make_checkpoint(small, hidden=128, ffn=256, vocab=304, heads=4, kv_heads=4)
+    with mounted(disk, "48m"), Cluster(tmp_path) as c:
+        c.start_worker("w0", data=str(disk / "w0"))
+        c.load("recall", RECALL, context=512, nodes="w0")
+        c.run("model", "unload", "recall")
+        with full(disk):
+            c.load("small", small, nodes="w0")
+            assert c.generate("small", ids=IDS, max_tokens=3, temperature=0)["token_ids"]
+            # Kept packed too, since that was room enough.
+            assert not any("are not kept" in line for line in c.workers["w0"].text().splitlines())
+        c.load("recall", context=512, nodes="w0")
+        assert c.generate("recall", ids=IDS, max_tokens=3, temperature=0)["token_ids"]
 
 
 def spoil(path):
