@@ -70,6 +70,7 @@ def typed(language, block):
             continue  # By hand; the services do it here.
         line = re.sub(r"(?<![/\w])models/recall", "/usr/share/strata/models/recall", line)
         line = re.sub(r"^(strata node \w+) ([ab])$", r"\1 $host-\2", line)
+        line = line.replace("--nodes a,b", "--nodes $host-a,$host-b")
         if line.startswith("systemctl edit"):  # It wants a terminal.
             line = f"script -qec {shlex.quote(line)} /dev/null"
         said.append(f"type_it {shlex.quote(line)}")
@@ -108,6 +109,9 @@ WAY = [
     "for each in a b; do printf 'coordinator = \"10.77.0.1:7070\"\\ntls-dir = \"/etc/strata/tls\"\\n' | "
     "edit /etc/strata/worker-$each.toml; done; systemctl restart --no-block strata-worker@a strata-worker@b",
     (OPERATIONS, "Add a machine"),
+    (OPERATIONS, "Faster nodes"),
+    (OPERATIONS, "When a node is lost"),
+    (OPERATIONS, "Weights for the loss of a node"),
     (INSTALL, "A machine that only computes"),
     'has "it has joined" "$(systemctl show -p StatusText --value strata-worker)" "joined 10.77.0.1:7070"',
     (OPERATIONS, "Take a machine away"),
