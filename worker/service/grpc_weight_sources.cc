@@ -55,6 +55,16 @@ absl::Status ReadChunks(Stub* stub, const v1::FetchBlobRequest& request,
   return taken.ok() ? status : taken;
 }
 
+v1::FetchBlobRequest RequestBy(const LinkHandler::Identity& self, const std::string& sha256,
+                               uint64_t offset) {
+  v1::FetchBlobRequest request;
+  request.set_sha256(sha256);
+  request.set_offset(offset);
+  request.set_node(self.node);
+  request.set_incarnation(self.incarnation);
+  return request;
+}
+
 }  // namespace
 
 class GrpcWeightSources::Impl {
@@ -111,12 +121,7 @@ absl::Status GrpcWeightSources::FromCoordinator(const std::string& sha256, uint6
                                                 const std::vector<std::string>& not_from,
                                                 std::vector<WeightSource>* sources,
                                                 const ChunkFn& sink, Cancellation* cancel) {
-  const LinkHandler::Identity self = impl_->self();
-  v1::FetchBlobRequest request;
-  request.set_sha256(sha256);
-  request.set_offset(offset);
-  request.set_node(self.node);
-  request.set_incarnation(self.incarnation);
+  v1::FetchBlobRequest request = RequestBy(impl_->self(), sha256, offset);
   request.set_may_name_sources(sources != nullptr);
   for (const std::string& node : not_from) {
     request.add_not_from(node);
@@ -140,12 +145,7 @@ absl::Status GrpcWeightSources::FromCoordinator(const std::string& sha256, uint6
 absl::Status GrpcWeightSources::FromWorker(const WeightSource& source, const std::string& sha256,
                                            uint64_t offset, std::chrono::milliseconds timeout,
                                            const ChunkFn& sink, Cancellation* cancel) {
-  const LinkHandler::Identity self = impl_->self();
-  v1::FetchBlobRequest request;
-  request.set_sha256(sha256);
-  request.set_offset(offset);
-  request.set_node(self.node);
-  request.set_incarnation(self.incarnation);
+  v1::FetchBlobRequest request = RequestBy(impl_->self(), sha256, offset);
   request.set_expected_node(source.node);
   request.set_expected_incarnation(source.incarnation);
   return ReadChunks(impl_->Peer(source.address).get(), request, timeout, cancel,
