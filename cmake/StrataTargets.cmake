@@ -43,17 +43,21 @@ function(strata_core_label out name)
   endif()
 endfunction()
 
-# strata_test(NAME SOURCES a_test.cc [APART b_test.cc] [DEPS x y] [LABELS l] [COST seconds])
+# strata_test(NAME SOURCES a_test.cc [APART b_test.cc] [DEPS x y] [LABELS l] [COST seconds] [PROCESSORS n])
 # A GoogleTest binary that ctest runs. STRATA_SHARED in its environment is the folder that holds
 # golden/ and models/; STRATA_SOURCE is the top of the tree. ctest begins with those of the highest
-# cost, about the seconds that they take, so that none runs alone at the end.
+# cost, about the seconds that they take, so that none runs alone at the end. PROCESSORS is how many it
+# wants for itself: threads that share a step wait for one another at every turn of a busy processor.
 function(strata_test name)
   if(NOT STRATA_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "COST" "SOURCES;APART;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST;PROCESSORS" "SOURCES;APART;DEPS;LABELS" ${ARGN})
   if(NOT ARG_COST)
     set(ARG_COST 1)
+  endif()
+  if(NOT ARG_PROCESSORS)
+    set(ARG_PROCESSORS 1)
   endif()
   set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_executable(${name} ${ARG_SOURCES} ${ARG_APART})
@@ -67,8 +71,15 @@ function(strata_test name)
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${STRATA_TEST_HANGS_S}
     COST ${ARG_COST}
+    PROCESSORS ${ARG_PROCESSORS}
     LABELS "unit;${core};${ARG_LABELS}"
     ENVIRONMENT "STRATA_SOURCE=${CMAKE_SOURCE_DIR};STRATA_BIN=${CMAKE_BINARY_DIR}/bin")
+endfunction()
+
+# strata_results_by_name(NAME) has one of several tests of a program write its results under its own name,
+# where GTEST_OUTPUT is a folder: they may run at once.
+function(strata_results_by_name name)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION "GTEST_OUTPUT=string_append:${name}.xml")
 endfunction()
 
 # strata_test_some(NAME FILTER) has a GoogleTest binary of strata_test run what the filter takes, and
@@ -80,8 +91,10 @@ function(strata_test_some name)
   list(JOIN ARGN : filter)
   get_test_property(${name} ENVIRONMENT environment)
   get_test_property(${name} TIMEOUT timeout)
+  get_test_property(${name} PROCESSORS processors)
   add_test(NAME ${name}_all COMMAND ${name})
   set_tests_properties(${name}_all PROPERTIES
-    TIMEOUT ${timeout} LABELS "unit;long" ENVIRONMENT "${environment}")
+    PROCESSORS ${processors} TIMEOUT ${timeout} LABELS "unit;long" ENVIRONMENT "${environment}")
+  strata_results_by_name(${name}_all)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=${filter}")
 endfunction()
