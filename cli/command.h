@@ -97,6 +97,7 @@ void AddGenerateCommand(CommandTree* tree);
 void AddChatCommand(CommandTree* tree);
 void AddSessionCommands(CommandTree* tree);
 void AddKeyCommands(CommandTree* tree);
+void AddClusterCommands(CommandTree* tree);
 void AddBenchCommand(CommandTree* tree);
 
 }  // namespace strata::cli

@@ -1,34 +1,18 @@
-// OpenSSL's objects as owners and as text.
+// OpenSSL's objects as text.
 #ifndef STRATA_COMMON_RPC_OPENSSL_TEXT_H_
 #define STRATA_COMMON_RPC_OPENSSL_TEXT_H_
 
-#include <openssl/bio.h>
-#include <openssl/evp.h>
-#include <openssl/ssl.h>
 #include <openssl/x509.h>
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/certificates/openssl_owned.h"
 #include "common/rpc/tls_files.h"
 
 namespace strata::openssl {
-
-struct Free {
-  void operator()(BIO* p) const { BIO_free(p); }
-  void operator()(X509* p) const { X509_free(p); }
-  void operator()(EVP_PKEY* p) const { EVP_PKEY_free(p); }
-  void operator()(X509_STORE* p) const { X509_STORE_free(p); }
-  void operator()(X509_STORE_CTX* p) const { X509_STORE_CTX_free(p); }
-  void operator()(SSL_CTX* p) const { SSL_CTX_free(p); }
-  void operator()(SSL* p) const { SSL_free(p); }
-  void operator()(STACK_OF(X509) * p) const { sk_X509_free(p); }  // Not what is in it.
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Free>;
 
 // All certificates of a PEM text, up to the first block that is none.
 std::vector<Owned<X509>> ReadCertificates(std::string_view pem);

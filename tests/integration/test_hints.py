@@ -19,13 +19,13 @@ def commands():
 
 
 @pytest.mark.parametrize("command, where", commands(), ids=lambda v: v)
-def test_every_command_that_a_hint_names_is_understood(command, where):
+def test_every_command_that_a_hint_names_is_understood(command, where, tmp_path):
     words = shlex.split(command)[1:]
     words = [WORD if word in ("N", "IDS") else word for word in words]
     # What stands for the name of a command, and of a group of them, in the text of --help.
     words = words[words.index("COMMAND") + 1:] if "COMMAND" in words else words
     done = subprocess.run([BIN / "strata", "--coordinator", NOWHERE, *words],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=GIVE_UP_S)
     # 2 is wrong usage.
     assert done.returncode in (0, 1), f"{where}: {command}\n{done.stderr}"

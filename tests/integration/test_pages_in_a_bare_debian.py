@@ -105,7 +105,7 @@ WAY = [
     (OPERATIONS, "Size"),
     (OPERATIONS, "TLS"),
     (INSTALL, "TLS"),
-    "export STRATA_TLS_DIR=/root/tls",
+    "export STRATA_TLS_DIR=/root/strata-cluster/operator",
     "for each in a b; do printf 'coordinator = \"10.77.0.1:7070\"\\ntls-dir = \"/etc/strata/tls\"\\n' | "
     "edit /etc/strata/worker-$each.toml; done; systemctl restart --no-block strata-worker@a strata-worker@b",
     (OPERATIONS, "Add a machine"),

@@ -1,10 +1,13 @@
 // Built twice: against this system's platform library and against the POSIX twin.
 #include "common/platform/platform.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +33,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/platform/addresses.h"
 #include "common/platform/heap.h"
 #include "common/status.h"
 
@@ -500,6 +504,30 @@ TEST(Platform, NamesTheSystemAndTheMachine) {
   char name[256] = {};
   ASSERT_EQ(gethostname(name, sizeof(name) - 1), 0);
   EXPECT_EQ(HostName(), name);
+}
+
+TEST(Platform, AddressesAreThisMachinesAndNoLoopbacks) {
+  const std::vector<std::string> addresses = MachineAddresses();
+  EXPECT_EQ(std::set<std::string>(addresses.begin(), addresses.end()).size(), addresses.size());
+  for (const std::string& address : addresses) {
+    const bool v4 = address.find(':') == std::string::npos;
+    sockaddr_in6 at6 = {};
+    sockaddr_in at4 = {};
+    at6.sin6_family = AF_INET6;
+    at4.sin_family = AF_INET;
+    ASSERT_EQ(v4 ? inet_pton(AF_INET, address.c_str(), &at4.sin_addr)
+                 : inet_pton(AF_INET6, address.c_str(), &at6.sin6_addr),
+              1)
+        << address;
+    EXPECT_FALSE(address.starts_with("127.") || address == "::1") << address;
+    const int socket = ::socket(v4 ? AF_INET : AF_INET6, SOCK_STREAM, 0);
+    ASSERT_GE(socket, 0);
+    EXPECT_EQ(v4 ? bind(socket, reinterpret_cast<sockaddr*>(&at4), sizeof(at4))
+                 : bind(socket, reinterpret_cast<sockaddr*>(&at6), sizeof(at6)),
+              0)
+        << address << ": " << std::strerror(errno);
+    close(socket);
+  }
 }
 
 TEST(Platform, ASecondHolderOfADirectoryIsToldWhoHasIt) {

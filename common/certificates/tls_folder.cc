@@ -1,0 +1,183 @@
+#include "common/certificates/tls_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t kFolderMode = 0700;
+constexpr mode_t kFileMode = 0600;
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
+constexpr char kSuffix[] = ".tls-";
+
+absl::Status Refused(const char* what, const std::string& path, int error) {
+  return Error(absl::StatusCode::kInternal, "FILE_FAILED",
+               absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(error)))
+      .Hint("use a folder that this user may write to, on a disk with room");
+}
+
+// A new file; it reaches the disk before this returns.
+absl::Status WriteFile(const std::string& path, std::string_view text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  if (file < 0) {
+    return Refused("make", path, errno);
+  }
+  int error = 0;
+  while (!text.empty() && error == 0) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0) {
+      error = errno == EINTR ? 0 : errno;
+      continue;
+    }
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  if (error == 0 && fsync(file) != 0) {
+    error = errno;
+  }
+  if (close(file) != 0 && error == 0) {
+    error = errno;
+  }
+  return error == 0 ? absl::OkStatus() : Refused("write", path, error);
+}
+
+absl::Status MakeFolders(const fs::path& path) {
+  std::error_code error;
+  if (!path.empty()) {
+    fs::create_directories(path, error);
+  }
+  return error ? Refused("make", path.string(), error.value()) : absl::OkStatus();
+}
+
+// A folder beside `path` that was not there before.
+absl::StatusOr<std::string> MakeFolderBeside(const std::string& path) {
+  std::string name = absl::StrCat(path, kSuffix, "XXXXXX");
+  if (mkdtemp(name.data()) == nullptr) {
+    return Refused("make a folder beside", path, errno);
+  }
+  if (chmod(name.c_str(), kFolderMode) != 0) {
+    return Refused("protect", name, errno);
+  }
+  return name;
+}
+
+// The folder that the link at `path` leads to, if WriteTlsFolder made both; "" where nothing is
+// there.
+absl::StatusOr<std::string> FolderBefore(const std::string& path) {
+  std::error_code error;
+  const fs::file_status at = fs::symlink_status(path, error);
+  if (at.type() == fs::file_type::not_found) {
+    return "";
+  }
+  const fs::path own = fs::path(path).filename();
+  const std::string to =
+      at.type() == fs::file_type::symlink ? fs::read_symlink(path, error).string() : "";
+  if (!to.starts_with(absl::StrCat(own.string(), kSuffix)) || to.find('/') != std::string::npos) {
+    return Error(absl::StatusCode::kAlreadyExists, "TLS_FOLDER_EXISTS",
+                 absl::StrCat(path, " is there already, and was made by something else"))
+        .Hint("name another folder, or move that one out of the way");
+  }
+  return (fs::path(path).parent_path() / to).string();
+}
+
+absl::Status FillAndLink(const std::string& made, const std::string& path,
+                         const TlsFolder& folder) {
+  RETURN_IF_ERROR(WriteFile(made + "/ca.pem", folder.ca));
+  RETURN_IF_ERROR(WriteFile(made + "/cert.pem", folder.own.cert));
+  RETURN_IF_ERROR(WriteFile(made + "/key.pem", folder.own.key));
+  const std::string link = made + ".link";
+  const std::string target = fs::path(made).filename().string();
+  if (symlink(target.c_str(), link.c_str()) != 0) {
+    return Refused("make", link, errno);
+  }
+  if (rename(link.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(link.c_str());
+    return Refused("rename a link to", path, error);
+  }
+  return absl::OkStatus();
+}
+
+// Without a '/' at its end, which would name what is in it.
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+  return path;
+}
+
+}  // namespace
+
+absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder) {
+  const std::string at = WithoutSlash(path);
+  RETURN_IF_ERROR(MakeFolders(fs::path(at).parent_path()));
+  ASSIGN_OR_RETURN(const std::string before, FolderBefore(at));
+  ASSIGN_OR_RETURN(const std::string made, MakeFolderBeside(at));
+  std::error_code ignored;
+  if (absl::Status status = FillAndLink(made, at, folder); !status.ok()) {
+    fs::remove_all(made, ignored);
+    return status;
+  }
+  if (!before.empty()) {
+    fs::remove_all(before, ignored);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAuthority(const std::string& path, const CertifiedKey& authority) {
+  const std::string at = WithoutSlash(path);
+  RETURN_IF_ERROR(MakeFolders(at));
+  if (chmod(at.c_str(), kFolderMode) != 0) {
+    return Refused("protect", at, errno);
+  }
+  for (const char* name : {"/ca.pem", "/ca-key.pem"}) {
+    if (fs::exists(fs::symlink_status(absl::StrCat(at, name)))) {
+      return Error(absl::StatusCode::kAlreadyExists, "AUTHORITY_EXISTS",
+                   absl::StrCat("there is an authority in ", at, " already (", name + 1, ")"))
+          .Hint("use it; or name another folder, and make all certificates anew");
+    }
+  }
+  // Its key first: a certificate without it would look like an authority.
+  RETURN_IF_ERROR(WriteFile(at + "/ca-key.pem", authority.key));
+  return WriteFile(at + "/ca.pem", authority.cert);
+}
+
+absl::StatusOr<CertifiedKey> ReadAuthority(const std::string& path) {
+  const std::string at = WithoutSlash(path);
+  CertifiedKey authority;
+  for (const auto& [name, text] : {std::pair<const char*, std::string*>("/ca.pem", &authority.cert),
+                                   {"/ca-key.pem", &authority.key}}) {
+    std::ifstream in(absl::StrCat(at, name), std::ios::binary);
+    text->resize(kMaxFileBytes + 1);
+    in.read(text->data(), static_cast<std::streamsize>(text->size()));
+    text->resize(static_cast<size_t>(in.gcount()));
+    if (text->empty()) {
+      return Error(absl::StatusCode::kNotFound, "AUTHORITY_MISSING",
+                   absl::StrCat("cannot read the authority's ", name + 1, " in ", at))
+          .Hint("`strata cluster init` makes an authority; its user alone can read it");
+    }
+    if (text->size() > kMaxFileBytes) {
+      return Error(absl::StatusCode::kInvalidArgument, "TLS_FILE_BAD",
+                   absl::StrCat(at, name, " is larger than a PEM file may be"))
+          .Limit(absl::StrCat("bytes=", kMaxFileBytes));
+    }
+  }
+  return authority;
+}
+
+}  // namespace strata

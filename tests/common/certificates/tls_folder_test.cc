@@ -1,0 +1,122 @@
+#include "common/certificates/tls_folder.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "common/rpc/tls_files.h"
+#include "common/status.h"
+#include "tests/common/certificates/made.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::MadeAuthority;
+using testing::MadeCertificate;
+
+class TlsFolderTest : public ::testing::Test {
+ protected:
+  TlsFolderTest() { fs::remove_all(top_); }
+  ~TlsFolderTest() override { fs::remove_all(top_); }
+
+  // A folder whose certificate is of `name`.
+  static TlsFolder Folder(const std::string& name) {
+    const CertifiedKey authority = MadeAuthority(name);
+    return {authority.cert, MadeCertificate(authority, {CertificateRole::kWorker, name, name})};
+  }
+
+  // How many files and folders are directly in the top one.
+  size_t Entries() const {
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(top_), fs::directory_iterator()));
+  }
+
+  const std::string top_ = ::testing::TempDir() + "strata-tls-folder";
+  const std::string path_ = top_ + "/below/tls";
+};
+
+mode_t ModeOf(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+}
+
+TEST_F(TlsFolderTest, ItsUserAloneCanReadIt) {
+  ASSERT_TRUE(WriteTlsFolder(path_ + "/", Folder("a")).ok());
+  EXPECT_EQ(ModeOf(path_), 0700u);
+  for (const char* name : {"/ca.pem", "/cert.pem", "/key.pem"}) {
+    EXPECT_EQ(ModeOf(path_ + name), 0600u) << name;
+  }
+  const auto read = ReadTlsFiles(path_, std::time(nullptr));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->own_chain.ok()) << read->own_chain;
+}
+
+// Readers open three files one after another, and a reader that was amid them tries again; but
+// each folder by itself is whole.
+TEST_F(TlsFolderTest, AFolderTakesThePlaceOfTheOneBeforeAsAWhole) {
+  ASSERT_TRUE(WriteTlsFolder(path_, Folder("a")).ok());
+  std::atomic<bool> done = false;
+  std::atomic<size_t> seen = 0;
+  std::thread reader([&] {
+    while (!done) {
+      std::error_code error;
+      const fs::path folder = fs::canonical(path_, error);
+      ASSERT_FALSE(error) << error.message();
+      for (const char* name : {"ca.pem", "cert.pem", "key.pem"}) {
+        std::ifstream in(folder / name);
+        const bool there = in.good();
+        // It may have been removed since.
+        ASSERT_TRUE(there || !fs::exists(folder) || fs::canonical(path_, error) != folder);
+      }
+      ++seen;
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(WriteTlsFolder(path_, Folder(i % 2 == 0 ? "b" : "a")).ok());
+  }
+  done = true;
+  reader.join();
+  EXPECT_GT(seen, 0u);
+  // Nothing is left of those before.
+  EXPECT_EQ(std::distance(fs::directory_iterator(top_ + "/below"), fs::directory_iterator()), 2);
+}
+
+TEST_F(TlsFolderTest, WhatSomebodyElseMadeStays) {
+  fs::create_directories(path_);
+  std::ofstream(path_ + "/cert.pem") << "mine";
+  EXPECT_EQ(ReasonOf(WriteTlsFolder(path_, Folder("a"))), "TLS_FOLDER_EXISTS");
+  const std::string link = top_ + "/link";
+  fs::create_directory_symlink(path_, link);
+  EXPECT_EQ(ReasonOf(WriteTlsFolder(link, Folder("a"))), "TLS_FOLDER_EXISTS");
+  EXPECT_TRUE(fs::exists(path_ + "/cert.pem"));
+  EXPECT_EQ(Entries(), 2u);
+}
+
+TEST_F(TlsFolderTest, AnAuthorityIsReadAsItWasWrittenAndNeverReplaced) {
+  const CertifiedKey authority = MadeAuthority("home");
+  ASSERT_TRUE(WriteAuthority(path_, authority).ok());
+  EXPECT_EQ(ModeOf(path_), 0700u);
+  EXPECT_EQ(ModeOf(path_ + "/ca-key.pem"), 0600u);
+  const auto read = ReadAuthority(path_);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->cert, authority.cert);
+  EXPECT_EQ(read->key, authority.key);
+  EXPECT_EQ(ReasonOf(WriteAuthority(path_, MadeAuthority("home"))), "AUTHORITY_EXISTS");
+  EXPECT_EQ(ReadAuthority(path_)->key, authority.key);
+}
+
+TEST_F(TlsFolderTest, AnAuthorityWithoutItsKeyIsMissing) {
+  ASSERT_TRUE(WriteAuthority(path_, MadeAuthority("home")).ok());
+  fs::remove(path_ + "/ca-key.pem");
+  EXPECT_EQ(ReasonOf(ReadAuthority(path_).status()), "AUTHORITY_MISSING");
+  EXPECT_EQ(ReasonOf(ReadAuthority(top_ + "/nowhere").status()), "AUTHORITY_MISSING");
+}
+
+}  // namespace
+}  // namespace strata
