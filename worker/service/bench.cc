@@ -7,15 +7,13 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "common/fingerprint.h"
 #include "common/limits.h"
 #include "common/platform/platform.h"
-#include "common/sampling_params.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/kinds/make_backend.h"
-#include "worker/runner/shard_runner.h"
+#include "worker/service/bench_driver.h"
 #include "worker/service/bench_weights.h"
 #include "worker/service/worker_options.h"
 #include "worker/weights/stored_tensors.h"
@@ -27,9 +25,6 @@ constexpr uint32_t kChunkTokens = 512;
 constexpr uint64_t kProbeBytes = uint64_t{1} << 30;
 constexpr uint64_t kProbeEverySteps = 8;
 constexpr double kMeasureSeconds = 0.6;
-constexpr uint64_t kDeployment = 1;
-constexpr uint64_t kEpoch = 1;
-constexpr char kDigest[] = "bench";
 
 absl::Status BadBench(const std::string& what, const std::string& hint) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_FLAGS", what).Hint(hint);
@@ -107,149 +102,6 @@ absl::StatusOr<Subject> MakeSubject(const BenchOptions& options) {
   return subject;
 }
 
-// Speaks the step protocol to one runner, as the coordinator and its neighbours would.
-class Driver {
- public:
-  struct Sequence {
-    v1::SequenceName name;
-    uint32_t length = 0;
-    Fingerprint fingerprint = 0;
-    uint32_t next_id = 3;
-  };
-
-  Driver(const StageSpec& spec, Shard* shard, const Clock* clock)
-      : spec_(spec), clock_(clock), runner_(Config(spec), shard, clock) {}
-
-  Sequence NewSequence() {
-    Sequence sequence;
-    sequence.name.set_request_id("bench");
-    sequence.name.set_generation(++generation_);
-    sequence.fingerprint = FingerprintRoot(kDeployment, kDigest, "bench", "", 0);
-    return sequence;
-  }
-
-  // Runs `tokens` more of each sequence: a prompt's chunk, or one decode step.
-  absl::StatusOr<double> Step(const std::vector<Sequence*>& sequences, uint32_t tokens) {
-    StepMessage message = NewFrame();
-    for (Sequence* sequence : sequences) {
-      v1::StepItem* item = message.header.add_items();
-      *item->mutable_sequence() = sequence->name;
-      item->set_position(sequence->length);
-      item->set_fingerprint(sequence->fingerprint);
-      if (sequence->length == 0) {
-        *item->mutable_params() = Params();
-      }
-      for (uint32_t i = 0; i < tokens; ++i) {
-        const uint32_t id =
-            i == 0 ? sequence->next_id : (sequence->length + 7 * i) % spec_.model.vocab;
-        item->add_token_ids(id);
-        sequence->fingerprint = FingerprintLink(sequence->fingerprint, id);
-      }
-      item->set_sample(spec_.heads);
-      sequence->length += tokens;
-    }
-    const auto rows = static_cast<uint32_t>(tokens * sequences.size());
-    message.header.set_rows(rows);
-    if (!spec_.embeds) {
-      message.payload.assign(size_t{rows} * spec_.model.hidden, 0.01f);
-    }
-    const TimePoint begin = clock_->Now();
-    ASSIGN_OR_RETURN(ShardRunner::Output output, runner_.Step(std::move(message)));
-    const double seconds = ToMs(clock_->Now() - begin) / 1000;
-    RETURN_IF_ERROR(Take(output, sequences));
-    return seconds;
-  }
-
-  // Another sequence with the same tokens.
-  absl::StatusOr<Sequence> Fork(const Sequence& source) {
-    Sequence fork = source;
-    fork.name.set_generation(++generation_);
-    StepMessage message = NewFrame();
-    v1::ForkCommand* command = message.header.add_commands()->mutable_fork();
-    *command->mutable_source() = source.name;
-    *command->mutable_destination() = fork.name;
-    command->set_length(source.length);
-    command->set_fingerprint(source.fingerprint);
-    *command->mutable_params() = Params();
-    ASSIGN_OR_RETURN(ShardRunner::Output output, runner_.Step(std::move(message)));
-    RETURN_IF_ERROR(Take(output, {}));
-    return fork;
-  }
-
-  absl::Status Release(const Sequence& sequence) {
-    StepMessage message = NewFrame();
-    *message.header.add_commands()->mutable_release()->mutable_sequence() = sequence.name;
-    ASSIGN_OR_RETURN(ShardRunner::Output output, runner_.Step(std::move(message)));
-    return Take(output, {});
-  }
-
- private:
-  static ShardRunnerConfig Config(const StageSpec& spec) {
-    ShardRunnerConfig config;
-    config.node = "bench";
-    config.deployment = kDeployment;
-    config.epoch = kEpoch;
-    config.stage = spec.embeds ? 0 : 1;
-    config.stage_count = config.stage + (spec.heads ? 1 : 2);
-    config.spec = spec;
-    config.weights_digest = kDigest;
-    config.numerics_class = "bench";
-    return config;
-  }
-
-  static v1::SequenceParams Params() {
-    v1::SequenceParams params;
-    *params.mutable_sampling() = PlainSampling(0, 1);
-    params.set_prompt_length(1);
-    return params;
-  }
-
-  StepMessage NewFrame() {
-    StepMessage message;
-    if (!spec_.embeds) {
-      message.header.add_stages()->set_stage(0);  // What the stage before would append.
-    }
-    message.header.set_deployment(kDeployment);
-    message.header.set_epoch(kEpoch);
-    message.header.set_committed_step(step_);
-    message.header.set_step(++step_);
-    return message;
-  }
-
-  // Errors of items and commands, and the sampled ids.
-  static absl::Status Take(const ShardRunner::Output& output,
-                           const std::vector<Sequence*>& sequences) {
-    if (const auto* step = std::get_if<StepMessage>(&output)) {
-      for (const v1::StepItem& item : step->header.items()) {
-        if (item.has_error()) return StatusOf(item.error());
-      }
-      for (const v1::StepCommand& command : step->header.commands()) {
-        if (command.has_error()) return StatusOf(command.error());
-      }
-      return absl::OkStatus();
-    }
-    const auto* result = std::get_if<ResultMessage>(&output);
-    if (result == nullptr) {
-      return absl::InternalError("the runner discarded a step");
-    }
-    for (const v1::CommandResult& command : result->header.commands()) {
-      if (command.has_error()) return StatusOf(command.error());
-    }
-    for (int i = 0; i < result->header.items_size(); ++i) {
-      const v1::ItemResult& item = result->header.items(i);
-      if (item.has_error()) return StatusOf(item.error());
-      if (item.tokens_size() > 0) sequences[i]->next_id = item.tokens(0).token_id();
-    }
-    return absl::OkStatus();
-  }
-
-  const StageSpec& spec_;
-  const Clock* const clock_;
-  ShardRunner runner_;
-  uint64_t step_ = 0;
-  uint64_t generation_ = 0;
-};
-
 // Bytes of one sequence's KV of `length` tokens that a decode step reads.
 uint64_t KvBytes(const StageSpec& spec, uint32_t length) {
   uint64_t bytes = 0;
@@ -269,16 +121,16 @@ double MedianOf(std::vector<double>* values) {
 
 // With a `probe` memory is read between steps: what it gives changes from one second to the next,
 // most of all where others share it.
-absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& subject,
-                                                const Driver::Sequence& prompt, uint32_t batch,
+absl::StatusOr<BenchReport::Batch> MeasureBatch(BenchDriver* driver, const Subject& subject,
+                                                const BenchDriver::Sequence& prompt, uint32_t batch,
                                                 uint64_t generate, ReadProbe* probe) {
-  std::vector<Driver::Sequence> sequences;
+  std::vector<BenchDriver::Sequence> sequences;
   for (uint32_t i = 0; i < batch; ++i) {
     ASSIGN_OR_RETURN(sequences.emplace_back(), driver->Fork(prompt));
   }
-  std::vector<Driver::Sequence*> pointers;
+  std::vector<BenchDriver::Sequence*> pointers;
   pointers.reserve(sequences.size());
-  for (Driver::Sequence& sequence : sequences) {
+  for (BenchDriver::Sequence& sequence : sequences) {
     pointers.push_back(&sequence);
   }
   RETURN_IF_ERROR(driver->Step(pointers, 1).status());  // Copies the shared pages.
@@ -295,7 +147,7 @@ absl::StatusOr<BenchReport::Batch> MeasureBatch(Driver* driver, const Subject& s
     const uint64_t kv_bytes = batch * KvBytes(subject.spec, sequences[0].length);
     rates.push_back(static_cast<double>(subject.read_bytes + kv_bytes) / step_s);
   }
-  for (const Driver::Sequence& sequence : sequences) {
+  for (const BenchDriver::Sequence& sequence : sequences) {
     RETURN_IF_ERROR(driver->Release(sequence));
   }
   BenchReport::Batch out;
@@ -354,8 +206,8 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
   report.large_page_bytes = LargePageBytes();
   subject.read_bytes = shard->StepReadBytes();
 
-  Driver driver(subject.spec, shard.get(), &clock);
-  Driver::Sequence prompt = driver.NewSequence();
+  BenchDriver driver(subject.spec, shard.get(), &clock);
+  BenchDriver::Sequence prompt = driver.NewSequence();
   double prompt_s = 0;
   while (prompt.length < options.prompt) {
     const auto tokens =
