@@ -109,18 +109,15 @@ absl::Status Init(const Context& context, const Flags& flags) {
               &context.out());
     return absl::OkStatus();
   }
-  const std::string dir_flag =
-      flags.dir == kDefaultFolder ? "" : absl::StrCat(" --dir ", ShellWord(flags.dir));
   context.out() << "made the cluster " << Printable(name) << " in " << Printable(flags.dir) << "\n"
                 << "  authority/    signs certificates (" << Short(fingerprint)
                 << "...): keep a copy of it elsewhere\n"
                 << "  coordinator/  the coordinator's, for " << absl::StrJoin(hosts, ", ") << "\n"
                 << "  operator/     yours\n"
-                << "Start the coordinator here, and make a folder for each worker:\n"
+                << "Start the coordinator here, and have it print what lets another machine join:\n"
                 << "  strata-coordinator --listen 0.0.0.0:7070 --tls-dir " << ShellWord(coordinator)
-                << "\n"
-                << "  strata cluster certificate worker NODE --hosts ADDRESS" << dir_flag << "\n"
-                << "  strata --tls-dir " << ShellWord(own) << " status\n";
+                << " --authority " << ShellWord(flags.dir + "/authority") << "\n"
+                << "  strata --tls-dir " << ShellWord(own) << " node token\n";
   return absl::OkStatus();
 }
 

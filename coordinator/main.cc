@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +16,10 @@
 #include "common/app/service_manager.h"
 #include "common/app/service_reporter.h"
 #include "common/app/signals.h"
+#include "common/certificates/tls_folder.h"
 #include "common/clock.h"
 #include "common/platform/platform.h"
+#include "common/rpc/address.h"
 #include "common/rpc/io_loop.h"
 #include "common/rpc/io_ping.h"
 #include "common/rpc/link_service.h"
@@ -26,11 +29,13 @@
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/web_origins.h"
+#include "coordinator/joining/joining.h"
 #include "coordinator/keys/key_ring.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/serve_flags.h"
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/inference_service.h"
+#include "coordinator/service/calls/joining_service.h"
 #include "coordinator/service/calls/membership_service.h"
 #include "coordinator/service/constraints/answer_constraints.h"
 #include "coordinator/service/offline/offline.h"
@@ -84,6 +89,29 @@ std::vector<ServiceReporter::Watched> WatchedThreads(Coordinator* coordinator, I
            [grpc_loop](const Answer& answer) { PingIoLoop(grpc_loop, [answer] { answer(""); }); }},
           {"the thread of HTTP",
            [http](const Answer& answer) { http->Post([answer] { answer(""); }); }}};
+}
+
+// What signs the certificates of those who join; none where nobody may.
+absl::StatusOr<std::optional<Joining>> AuthorityOf(const ServeFlags& f) {
+  if (f.authority.empty()) {
+    return std::nullopt;
+  }
+  JoiningOptions options;
+  options.max_tokens = f.max_join_tokens;
+  options.certificate_days = static_cast<int64_t>(f.certificate_days);
+  ASSIGN_OR_RETURN(options.authority, ReadAuthority(f.authority));
+  ASSIGN_OR_RETURN(Joining joining, Joining::Make(std::move(options)));
+  return joining;
+}
+
+// The port after that of `server`, on the same interface, unless a flag says otherwise.
+absl::StatusOr<std::string> JoinListenOf(const ServeFlags& f, const RpcServer& server) {
+  if (!f.join_listen.empty()) {
+    return f.join_listen;
+  }
+  ASSIGN_OR_RETURN(HostPort at, ParseHostPort(server.address()));
+  at.port = static_cast<uint16_t>(at.port + 1);
+  return at.ToString();
 }
 
 // What ends the process takes beside the requests in flight.
@@ -166,8 +194,21 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   admin_options.max_long_calls = f.max_long_calls;
   admin_options.max_waiting_calls = f.max_waiting_calls;
   AdminServiceImpl admin(&coordinator, admin_options);
-  ASSIGN_OR_RETURN(const auto server, RpcServer::Start(transport, f.listen,
-                                                       {&inference, &admin, &membership, &links}));
+  ASSIGN_OR_RETURN(std::optional<Joining> authority, AuthorityOf(f));
+  JoiningDesk desk(std::move(authority), transport.secure() ? transport.tls()->cert : "");
+  TokenServiceImpl tokens(&coordinator, &desk);
+  JoiningServiceImpl joining(&coordinator, &desk);
+  ASSIGN_OR_RETURN(
+      const auto server,
+      RpcServer::Start(transport, f.listen, {&inference, &admin, &membership, &links, &tokens}));
+  std::unique_ptr<RpcServer> join_server;
+  if (!f.authority.empty()) {
+    ASSIGN_OR_RETURN(const Transport one_way, transport.ForJoining());
+    ASSIGN_OR_RETURN(const std::string join_listen, JoinListenOf(f, *server));
+    ASSIGN_OR_RETURN(join_server, RpcServer::Start(one_way, join_listen, {&joining}));
+    desk.SetAddresses(server->address(), join_server->address());
+    std::fprintf(stderr, "joining on %s\n", join_server->address().c_str());
+  }
   std::fprintf(stderr, "listening on %s\nhttp listening on %s\n", server->address().c_str(),
                http->address().c_str());
   if (f.security.insecure && off_loopback) {
@@ -192,6 +233,9 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   admin.Shutdown();
   membership.Shutdown();
   links.Shutdown();
+  if (join_server != nullptr) {
+    join_server->Shutdown(std::chrono::milliseconds(500));
+  }
   http->Shutdown(std::chrono::milliseconds(500));
   server->Shutdown(std::chrono::milliseconds(500));
   return absl::OkStatus();

@@ -8,6 +8,7 @@ namespace {
 
 // What any 32-bit limit may be.
 constexpr uint64_t kMostOfAnything = 1u << 30;
+constexpr uint64_t kMostCertificateDays = 3650;
 constexpr nanoseconds kShortest = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -19,6 +20,16 @@ void Register(Flags* flags, ServeFlags* f) {
               "Where HTTP clients and Prometheus (/metrics) connect, HOST:PORT");
   flags->Text("data-dir", &f->data_dir, "State, uploaded and pulled models");
   flags->Text("tls-dir", &f->security.tls_dir, "Folder with ca.pem, cert.pem, key.pem: mutual TLS");
+  flags->Text("authority", &f->authority,
+              "Folder of the authority (strata cluster init), by which machines and people join "
+              "with tokens (strata node token); empty: nobody does. Wants --tls-dir");
+  flags->Text(
+      "join-listen", &f->join_listen,
+      "Where they get their certificates, HOST:PORT; empty: the port after that of --listen");
+  flags->Number("max-join-tokens", &f->max_join_tokens, "Tokens that nobody has used yet", 1,
+                kMostOfAnything);
+  flags->Number("certificate-days", &f->certificate_days,
+                "How long the certificates of those who join are valid", 1, kMostCertificateDays);
   flags->Switch("insecure", &f->security.insecure,
                 "Allow plain text off loopback; anyone who can connect can use the cluster");
   flags->Duration("step-timeout", &f->step_timeout,
@@ -202,6 +213,13 @@ absl::Status Check(const ServeFlags& f) {
     return absl::InvalidArgumentError(
         "--lease " + FormatDuration(f.lease) + " is less than twice --heartbeat " +
         FormatDuration(f.heartbeat) + ": workers would be lost at every delay");
+  }
+  if (!f.authority.empty() && f.security.tls_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "--authority wants --tls-dir: who joins with a token must know whom it joins");
+  }
+  if (f.authority.empty() && !f.join_listen.empty()) {
+    return absl::InvalidArgumentError("--join-listen wants --authority, which signs certificates");
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/web_origins.h"
+#include "coordinator/joining/joining.h"
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/inference_service.h"
 #include "coordinator/service/calls/membership_service.h"
@@ -29,6 +30,10 @@ struct ServeFlags {
   std::string http_listen = "127.0.0.1:8080";
   std::string data_dir;
   TransportSecurity security;
+  std::string authority;
+  std::string join_listen;
+  uint64_t max_join_tokens = JoiningOptions().max_tokens;
+  uint64_t certificate_days = static_cast<uint64_t>(JoiningOptions().certificate_days);
   nanoseconds step_timeout = std::chrono::seconds(10);
   nanoseconds stall_timeout = DeploymentOptions().stall_timeout;
   nanoseconds recovery_timeout = milliseconds(800);

@@ -9,6 +9,7 @@
 #include "common/platform/platform.h"
 #include "common/rpc/transport.h"
 #include "common/status.h"
+#include "worker/joining/join.h"
 #include "worker/service/bench.h"
 #include "worker/service/worker_options.h"
 #include "worker/service/worker_process.h"
@@ -32,6 +33,9 @@ int main(int argc, char** argv) {
   strata::SetUpGrpc();
   if (argc > 1 && std::string_view(argv[1]) == "bench") {
     return strata::BenchMain(argc - 1, argv + 1, GetEnv);
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "join") {
+    return strata::JoinMain(argc - 1, argv + 1, GetEnv);
   }
   strata::WorkerOptions options;
   if (const auto exit = strata::ParseWorkerFlags(argc, argv, GetEnv, &options)) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/certificates/openssl_owned.h"
+#include "common/digest.h"
 #include "common/printable.h"
 #include "common/status.h"
 
@@ -74,6 +75,27 @@ absl::StatusOr<Owned<X509>> ReadCertificate(std::string_view pem) {
     return Error(kInvalid, "TLS_FILE_BAD", "there is no certificate");
   }
   return cert;
+}
+
+// Whose signature is by its own key.
+absl::StatusOr<Owned<X509_REQ>> ReadRequest(std::string_view pem) {
+  const Owned<BIO> in = Reader(pem);
+  Owned<X509_REQ> request(PEM_read_bio_X509_REQ(in.get(), nullptr, NoPassphrase, nullptr));
+  EVP_PKEY* key = request != nullptr ? X509_REQ_get0_pubkey(request.get()) : nullptr;
+  const bool good = key != nullptr && X509_REQ_verify(request.get(), key) == 1;
+  ERR_clear_error();
+  if (!good) {
+    return Error(kInvalid, "TLS_REQUEST_BAD",
+                 "this is no request for a certificate, or it is not signed with its own key");
+  }
+  // As little as a handshake takes (OpenSSL's security level 2).
+  constexpr int kLeastSecurityBits = 112;
+  if (EVP_PKEY_get_security_bits(key) < kLeastSecurityBits) {
+    return Error(kInvalid, "TLS_REQUEST_BAD", "the key of this request is too weak for TLS")
+        .Limit(absl::StrCat("security_bits=", kLeastSecurityBits))
+        .Hint("use a key on the curve P-256, or RSA of 2048 bits");
+  }
+  return request;
 }
 
 absl::StatusOr<Owned<EVP_PKEY>> NewKey() {
@@ -231,6 +253,19 @@ absl::StatusOr<std::string> MakeCertificateRequest(std::string_view key) {
   return PemOf([&](BIO* out) { return PEM_write_bio_X509_REQ(out, request.get()); });
 }
 
+absl::StatusOr<std::string> RequestKeyDigest(std::string_view request) {
+  ASSIGN_OR_RETURN(const Owned<X509_REQ> asked, ReadRequest(request));
+  unsigned char* key = nullptr;
+  const int size = i2d_PUBKEY(X509_REQ_get0_pubkey(asked.get()), &key);
+  if (size < 0) {
+    return Failed("cannot write a key");
+  }
+  const std::string digest =
+      Sha256Hex({reinterpret_cast<const char*>(key), static_cast<size_t>(size)});
+  OPENSSL_free(key);
+  return digest;
+}
+
 absl::StatusOr<std::string> IssueCertificate(const CertifiedKey& authority,
                                              std::string_view request,
                                              const CertificateHolder& holder,
@@ -255,14 +290,8 @@ absl::StatusOr<std::string> IssueCertificate(const CertifiedKey& authority,
     return Error(kInvalid, "TLS_KEY_MISMATCH",
                  "the authority's key is not the one of its certificate");
   }
-  const Owned<BIO> in = Reader(request);
-  const Owned<X509_REQ> asked(PEM_read_bio_X509_REQ(in.get(), nullptr, NoPassphrase, nullptr));
-  EVP_PKEY* key = asked != nullptr ? X509_REQ_get0_pubkey(asked.get()) : nullptr;
-  if (key == nullptr || X509_REQ_verify(asked.get(), key) != 1) {
-    ERR_clear_error();
-    return Error(kInvalid, "TLS_REQUEST_BAD",
-                 "this is no request for a certificate, or it is not signed with its own key");
-  }
+  ASSIGN_OR_RETURN(const Owned<X509_REQ> asked, ReadRequest(request));
+  EVP_PKEY* key = X509_REQ_get0_pubkey(asked.get());
   const Owned<X509> cert(X509_new());
   X509_NAME* name = X509_get_subject_name(cert.get());
   const bool good =
@@ -314,6 +343,31 @@ absl::StatusOr<std::string> ClusterOf(std::string_view authority) {
         .Hint("use an authority that `strata cluster init` made");
   }
   return *cluster;
+}
+
+std::vector<std::string> CertificateHosts(std::string_view cert) {
+  std::vector<std::string> hosts;
+  const absl::StatusOr<Owned<X509>> read = ReadCertificate(cert);
+  auto* names = read.ok() ? static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(
+                                read->get(), NID_subject_alt_name, nullptr, nullptr))
+                          : nullptr;
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names, i);
+    if (name->type == GEN_DNS) {
+      hosts.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName)),
+                         static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
+    } else if (name->type == GEN_IPADD) {
+      const int bytes = ASN1_STRING_length(name->d.iPAddress);
+      std::array<char, INET6_ADDRSTRLEN> text = {};
+      if ((bytes == 4 || bytes == 16) &&
+          inet_ntop(bytes == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name->d.iPAddress),
+                    text.data(), text.size()) != nullptr) {
+        hosts.emplace_back(text.data());
+      }
+    }
+  }
+  GENERAL_NAMES_free(names);
+  return hosts;
 }
 
 absl::StatusOr<std::string> CertificateFingerprint(std::string_view cert) {

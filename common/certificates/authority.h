@@ -59,6 +59,10 @@ absl::StatusOr<CertifiedKey> MakeAuthority(const std::string& cluster, const Cer
 // and asks for nothing. INVALID_ARGUMENT (TLS_FILE_BAD) where `key` is none.
 absl::StatusOr<std::string> MakeCertificateRequest(std::string_view key);
 
+// What tells the key of a request from others: SHA-256 of it, 64 hexadecimal digits.
+// INVALID_ARGUMENT (TLS_REQUEST_BAD) as IssueCertificate.
+absl::StatusOr<std::string> RequestKeyDigest(std::string_view request);
+
 // A certificate (PEM) for the key in `request`, by `authority`. What the request asks for is not
 // looked at. `hosts` are the addresses and DNS names by which others reach the holder; holders that
 // only dial have none. Coordinators and workers may serve and dial, the others only dial.
@@ -77,6 +81,10 @@ absl::StatusOr<CertificateHolder> HolderOf(std::string_view cert);
 
 // The cluster of an authority that MakeAuthority made: its certificate's O. Errors as HolderOf.
 absl::StatusOr<std::string> ClusterOf(std::string_view authority);
+
+// The addresses and DNS names of the first certificate of a PEM text, in its order; empty where
+// there are none.
+std::vector<std::string> CertificateHosts(std::string_view cert);
 
 // SHA-256 of the first certificate (DER), 64 hexadecimal digits: by this somebody who was told it
 // knows the certificate. INVALID_ARGUMENT (TLS_FILE_BAD) where there is none.

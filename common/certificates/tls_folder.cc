@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -23,6 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kFolderMode = 0700;
 constexpr mode_t kFileMode = 0600;
+constexpr mode_t kGroupFolderMode = 0750;
+constexpr mode_t kGroupFileMode = 0640;
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
 constexpr char kSuffix[] = ".tls-";
 
@@ -95,11 +98,20 @@ absl::StatusOr<std::string> FolderBefore(const std::string& path) {
   return (fs::path(path).parent_path() / to).string();
 }
 
-absl::Status FillAndLink(const std::string& made, const std::string& path,
-                         const TlsFolder& folder) {
+absl::Status FillAndLink(const std::string& made, const std::string& path, const TlsFolder& folder,
+                         const TlsFolderAccess& access) {
   RETURN_IF_ERROR(WriteFile(made + "/ca.pem", folder.ca));
   RETURN_IF_ERROR(WriteFile(made + "/cert.pem", folder.own.cert));
   RETURN_IF_ERROR(WriteFile(made + "/key.pem", folder.own.key));
+  if (access.group.has_value()) {
+    for (const char* name : {"", "/ca.pem", "/cert.pem", "/key.pem"}) {
+      const std::string at = made + name;
+      if (chown(at.c_str(), static_cast<uid_t>(-1), *access.group) != 0 ||
+          chmod(at.c_str(), *name == '\0' ? kGroupFolderMode : kGroupFileMode) != 0) {
+        return Refused("give a group", at, errno);
+      }
+    }
+  }
   const std::string link = made + ".link";
   const std::string target = fs::path(made).filename().string();
   if (symlink(target.c_str(), link.c_str()) != 0) {
@@ -113,6 +125,26 @@ absl::Status FillAndLink(const std::string& made, const std::string& path,
   return absl::OkStatus();
 }
 
+// Removes what WriteTlsFolder made for `path` before those of `kept`.
+void RemoveOlder(const std::string& path, const std::vector<std::string>& kept) {
+  const std::string begin = fs::path(path).filename().string() + kSuffix;
+  std::error_code ignored;
+  std::vector<fs::path> older;
+  const fs::path above = fs::path(path).parent_path();
+  for (const auto& entry : fs::directory_iterator(above.empty() ? "." : above, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool keeps = std::any_of(kept.begin(), kept.end(), [&](const std::string& one) {
+      return fs::path(one).filename() == name;
+    });
+    if (name.starts_with(begin) && !keeps) {
+      older.push_back(entry.path());
+    }
+  }
+  for (const fs::path& one : older) {
+    fs::remove_all(one, ignored);
+  }
+}
+
 // Without a '/' at its end, which would name what is in it.
 std::string WithoutSlash(std::string path) {
   while (path.size() > 1 && path.back() == '/') {
@@ -123,19 +155,18 @@ std::string WithoutSlash(std::string path) {
 
 }  // namespace
 
-absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder) {
+absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder,
+                            const TlsFolderAccess& access) {
   const std::string at = WithoutSlash(path);
   RETURN_IF_ERROR(MakeFolders(fs::path(at).parent_path()));
   ASSIGN_OR_RETURN(const std::string before, FolderBefore(at));
   ASSIGN_OR_RETURN(const std::string made, MakeFolderBeside(at));
   std::error_code ignored;
-  if (absl::Status status = FillAndLink(made, at, folder); !status.ok()) {
+  if (absl::Status status = FillAndLink(made, at, folder, access); !status.ok()) {
     fs::remove_all(made, ignored);
     return status;
   }
-  if (!before.empty()) {
-    fs::remove_all(before, ignored);
-  }
+  RemoveOlder(at, {made, before});
   return absl::OkStatus();
 }
 

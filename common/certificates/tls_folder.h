@@ -2,6 +2,8 @@
 #ifndef STRATA_COMMON_CERTIFICATES_TLS_FOLDER_H_
 #define STRATA_COMMON_CERTIFICATES_TLS_FOLDER_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,13 +18,19 @@ struct TlsFolder {
   CertifiedKey own;  // cert.pem, key.pem
 };
 
-// Puts a folder at `path` that its user alone can read, with all files in it or none: it is written
-// beside `path` under a name of its own, and `path` is a link to it, which is renamed to where it
-// belongs. What `path` led to before, if this made it, is removed after that; so whoever reads
-// `path` finds a whole folder at any time. ALREADY_EXISTS (TLS_FOLDER_EXISTS) where `path` is
-// something else; INTERNAL (FILE_FAILED) where the file system refuses. Folders above `path` are
-// made.
-absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder);
+// Who may read a folder beside its owner.
+struct TlsFolderAccess {
+  std::optional<uint32_t> group;  // A group's id. The process must be root, or a member.
+};
+
+// Puts a folder at `path` that its user alone can read, unless `access` says otherwise, with all
+// files in it or none: it is written beside `path` under a name of its own, and `path` is a link to
+// it, which is renamed to where it belongs. The folder before, if this made it, stays beside it
+// until the next time, for whoever was about to read it; those before that are removed.
+// ALREADY_EXISTS (TLS_FOLDER_EXISTS) where `path` is something else; INTERNAL (FILE_FAILED) where
+// the file system refuses. Folders above `path` are made.
+absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder,
+                            const TlsFolderAccess& access = {});
 
 // The authority in `path`: ca.pem and ca-key.pem, which its user alone can read. ALREADY_EXISTS
 // (AUTHORITY_EXISTS) where there is any: what it signed would be worthless.

@@ -20,6 +20,7 @@
 #include <memory>
 #include <string_view>
 
+#include "common/certificates/authority.h"
 #include "common/rpc/address.h"
 #include "common/rpc/openssl_text.h"
 #include "common/status.h"
@@ -304,7 +305,59 @@ absl::Status ProbeTls(Connection* connection, const HostPort& address, const Tls
           : "");
 }
 
+absl::StatusOr<std::string> PemOf(X509* cert) {
+  const Owned<BIO> out(BIO_new(BIO_s_mem()));
+  char* data = nullptr;
+  if (PEM_write_bio_X509(out.get(), cert) != 1) {
+    return Error(absl::StatusCode::kInternal, "TLS_FAILED", "cannot write a certificate");
+  }
+  const auto size = static_cast<size_t>(BIO_get_mem_data(out.get(), &data));
+  return std::string(data, size);
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> FetchAuthority(const std::string& address, const std::string& sha256,
+                                           std::chrono::milliseconds timeout) {
+  ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
+  Connection connection(timeout);
+  RETURN_IF_ERROR(connection.Connect(parsed));
+  const NoSigPipe no_sigpipe;
+  const Owned<SSL_CTX> context(SSL_CTX_new(TLS_client_method()));
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
+  const Owned<SSL> tls(SSL_new(context.get()));
+  SSL_set_fd(tls.get(), connection.fd());
+  bool timed_out = false;
+  int rc = 0;
+  ERR_clear_error();
+  while ((rc = SSL_connect(tls.get())) != 1 && Again(&connection, tls.get(), rc, &timed_out)) {
+  }
+  ERR_clear_error();
+  if (timed_out) {
+    return Silent();
+  }
+  if (rc != 1) {
+    return Error(kUnavailable, "NO_TLS",
+                 "it does not speak TLS as a coordinator's port for joining")
+        .Hint(
+            "check that the coordinator runs with --authority, and that the token is of this "
+            "cluster");
+  }
+  const STACK_OF(X509)* shown = SSL_get_peer_cert_chain(tls.get());
+  for (int i = 0; i < sk_X509_num(shown); ++i) {
+    ASSIGN_OR_RETURN(std::string pem, PemOf(sk_X509_value(shown, i)));
+    const auto fingerprint = CertificateFingerprint(pem);
+    if (fingerprint.ok() && *fingerprint == sha256) {
+      return pem;
+    }
+  }
+  return Error(kUnavailable, "TLS_WRONG_CA",
+               "what listens there is not of the authority that the token names")
+      .Hint(
+          "have a new token made by the coordinator that is meant; if it is that one, somebody "
+          "else answers for it");
+}
 
 absl::Status ProbeConnection(const std::string& address, const TlsFiles* files,
                              std::chrono::milliseconds timeout) {

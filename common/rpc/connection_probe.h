@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/rpc/tls_files.h"
 
 namespace strata {
@@ -21,6 +22,12 @@ namespace strata {
 // Waits up to `timeout` (resolving the name aside). Any thread.
 absl::Status ProbeConnection(const std::string& address, const TlsFiles* files,
                              std::chrono::milliseconds timeout);
+
+// Of the certificates that `address` shows over TLS, the one whose SHA-256 is `sha256` (64
+// hexadecimal digits): PEM. By it can be checked who listens there, which was not done here;
+// nothing is shown or said. UNAVAILABLE as above; TLS_WRONG_CA where it shows no such certificate.
+absl::StatusOr<std::string> FetchAuthority(const std::string& address, const std::string& sha256,
+                                           std::chrono::milliseconds timeout);
 
 // Whether certificates, or that one end has none, are the cause.
 bool IsOfTls(const absl::Status& cause);

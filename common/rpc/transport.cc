@@ -174,6 +174,28 @@ absl::Status Transport::CheckAddress(const std::string& address, const std::stri
           "trust");
 }
 
+absl::StatusOr<Transport> Transport::ForJoining() const {
+  if (tls_ == nullptr) {
+    return Error(absl::StatusCode::kInvalidArgument, "TLS_WANTED",
+                 "nobody can get a certificate from a coordinator that has none")
+        .Hint("give --tls-dir; `strata cluster init` makes what it needs");
+  }
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  options.pem_key_cert_pairs.push_back({tls_->key, tls_->cert + "\n" + tls_->ca});
+  Transport transport = *this;
+  transport.server_ = grpc::SslServerCredentials(options);
+  return transport;
+}
+
+Transport Transport::TrustingOnly(const std::string& ca) {
+  Transport transport;
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = ca;
+  transport.client_ = grpc::SslCredentials(options);
+  transport.server_ = grpc::InsecureServerCredentials();
+  return transport;
+}
+
 absl::Status Transport::CheckServes(const std::string& host) const {
   if (tls_ == nullptr) {
     return absl::OkStatus();

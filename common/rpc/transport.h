@@ -45,6 +45,13 @@ class Transport {
   // INVALID_ARGUMENT when both flags are given; what ReadTlsFiles says of the files of tls_dir.
   static absl::StatusOr<Transport> Make(const TransportSecurity& security);
 
+  // For a port at which others get their certificates (RpcServer): it shows this one's, with that
+  // of the authority behind it, and wants none. INVALID_ARGUMENT (TLS_WANTED) in plain text.
+  absl::StatusOr<Transport> ForJoining() const;
+  // Dials whoever is of the authority `ca` (PEM), by TLS, and shows nothing. Only MakeChannel is of
+  // use.
+  static Transport TrustingOnly(const std::string& ca);
+
   // A lazy channel with a connection of its own (no sharing between channels), keepalive pings,
   // no retries, no proxy. `address` is host:port; `max_received`: the largest message from there.
   // Without pings (kPatient) a connection to a machine that stands still lasts until the system

@@ -53,6 +53,13 @@ absl::StatusOr<v1::RemoveNodeResponse> Client::RemoveGoneNodes(const CallOptions
   return STRATA_SDK_UNARY_(RemoveNodeResponse, RemoveNode);
 }
 
+absl::StatusOr<v1::CreateTokenResponse> Client::CreateToken(const v1::CreateTokenRequest& request,
+                                                            const CallOptions& call) {
+  return impl_->Unary<v1::CreateTokenResponse>(call, [&](auto* context, auto* response) {
+    return impl_->tokens().CreateToken(context, request, response);
+  });
+}
+
 absl::StatusOr<v1::CreateKeyResponse> Client::CreateKey(const v1::CreateKeyRequest& request,
                                                         const CallOptions& call) {
   return STRATA_SDK_UNARY_(CreateKeyResponse, CreateKey);

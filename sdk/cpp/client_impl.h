@@ -18,6 +18,7 @@
 #include "sdk/cpp/strata.h"
 #include "strata/v1/admin.grpc.pb.h"
 #include "strata/v1/inference.grpc.pb.h"
+#include "strata/v1/joining.grpc.pb.h"
 
 namespace strata::sdk {
 
@@ -30,6 +31,7 @@ class Client::Impl {
   const ClientOptions& options() const { return options_; }
   v1::AdminService::Stub& admin() { return *admin_; }
   v1::InferenceService::Stub& inference() { return *inference_; }
+  v1::TokenService::Stub& tokens() { return *tokens_; }
 
   // Waits until the channel is connected. UNAVAILABLE, COORDINATOR_UNREACHABLE when it was not for
   // `patience`, or at once when the address refuses connections and `patient` is false.
@@ -95,6 +97,7 @@ class Client::Impl {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::AdminService::Stub> admin_;
   const std::unique_ptr<v1::InferenceService::Stub> inference_;
+  const std::unique_ptr<v1::TokenService::Stub> tokens_;
 };
 
 // The end of a call that begins now, or none.

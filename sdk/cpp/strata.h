@@ -37,6 +37,8 @@ class CheckModelProgress;
 class CheckModelRequest;
 class CreateKeyRequest;
 class CreateKeyResponse;
+class CreateTokenRequest;
+class CreateTokenResponse;
 class GetStatusResponse;
 class ListKeysResponse;
 class ListModelsResponse;
@@ -389,6 +391,11 @@ class Client {
   absl::StatusOr<v1::ModelCheck> CheckModel(const v1::CheckModelRequest& request,
                                             const CheckProgressFn& progress,
                                             const CallOptions& call = {});
+
+  // --- Joining ---
+  // A token by which machines or people join. It is told only here.
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request,
+                                                      const CallOptions& call = {});
 
   // --- API keys ---
   // The response holds the secret, which is told only here.

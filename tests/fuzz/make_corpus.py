@@ -672,7 +672,7 @@ def checkpoint():
 def encode(message, text):
     return subprocess.run(
         ["protoc", f"--encode=strata.v1.{message}", "-I", TOP / "proto", "strata/v1/shard.proto",
-         "strata/v1/inference.proto"],
+         "strata/v1/inference.proto", "strata/v1/joining.proto"],
         input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
 
 
@@ -970,11 +970,35 @@ def held_weights():
     write("held_weights", "kept", b"\2" + text(field(12, kept)) + b"\0" * 8)
 
 
+def join_token():
+    """A token, and a request for a certificate; openssl's keys and signatures are others each time."""
+    def openssl(*words):
+        return subprocess.run(["openssl", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+
+    def token(role, address="10.0.0.1:7070", secret="s" * 16):
+        message = encode("JoinToken", f'join_address: "10.0.0.1:7071" address: "{address}" authority_sha256: "{"d" * 32}" '
+                                      f'secret: "{secret}" role: {role}')
+        return b"strata-join-1." + base64.urlsafe_b64encode(message).rstrip(b"=")
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "/dev/null"]
+    request = openssl("req", "-new", *key, "-subj", "/CN=box")
+    write("join_token", "worker", token("CERTIFICATE_ROLE_WORKER"), request)
+    write("join_token", "names", token("CERTIFICATE_ROLE_OPERATOR"),
+          openssl("req", "-new", *key, "-subj", "/O=a/OU=worker/OU=operator/CN=b/CN=c", "-addext", "subjectAltName=IP:10.0.0.9,DNS:x"))
+    write("join_token", "rsa", token("CERTIFICATE_ROLE_CLIENT", "[fd00::1]:7070"),
+          openssl("req", "-new", "-newkey", "rsa:1024", "-nodes", "-keyout", "/dev/null", "-subj", "/CN=box"))
+    write("join_token", "certificate", token("CERTIFICATE_ROLE_WORKER"),
+          openssl("req", "-x509", *key, "-subj", "/O=a/OU=worker/CN=b", "-addext", "subjectAltName=IP:10.0.0.9,DNS:x"))
+    write("join_token", "secret", token("CERTIFICATE_ROLE_WORKER", secret="short"), b"")
+    write("join_token", "version", b"strata-join-2.AA")
+    write("join_token", "padding", token("CERTIFICATE_ROLE_WORKER") + b"==", request.replace(b"REQUEST", b"CERTIFICATE"))
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, json_schema, ebnf, manifest, checkpoint,
                    frame_parts, step_frames, held_weights, results, generate_request, http_body,
-                   http_connection, http_streams):
+                   http_connection, http_streams, join_token):
         target()
     files = [p for p in CORPUS.rglob("*") if p.is_file()]
     print(f"{len(files)} seeds, {sum(p.stat().st_size for p in files)} bytes")

@@ -63,7 +63,7 @@ def each_that_connects(test):
 
 def test_the_promised_commands_are_there():
     assert set(NAMES) >= {"status", "top", "node list", "node show", "node drain", "node resume",
-                          "node remove", "model add", "model pull", "model list", "model show",
+                          "node remove", "node token", "model add", "model pull", "model list", "model show",
                           "model remove", "model load", "model unload", "model resize",
                           "model check", "plan",
                           "generate", "chat", "session list", "session cancel", "key create",
@@ -114,7 +114,7 @@ def test_json_is_one_document_for_every_command(tmp_path):
                  "model list", "model show", "plan", "model load", "generate", "chat",
                  "session list", "bench", "model check", "model resize", "model move", "model unload", "model remove",
                  "key create", "key list"]
-        fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0",
+        fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0", "node token": "--authority",
                  "key revoke": "some-id"}
         assert set(order) | set(fails) | LOCAL == set(NAMES), "a new command: give it a place in `order` or `fails`"
         for name in order:

@@ -23,7 +23,7 @@ absl::StatusOr<std::optional<CallsWanted>> CallsWantedOf(const ModelRuntime& mod
       return std::nullopt;
     }
     ASSIGN_OR_RETURN(auto none, OfferedTools::Parse({}));
-    return CallsWanted{.offered = std::move(none), .format = channels};
+    return CallsWanted{.offered = std::move(none), .format = channels, .only = ""};
   }
   if (!answer.must_call && !answer.offered->HasStrict() && !has_constraint) {
     return std::nullopt;

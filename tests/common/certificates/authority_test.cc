@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
 
 #include <set>
 #include <string>
 #include <vector>
 
+#include "common/certificates/openssl_owned.h"
 #include "common/rpc/tls_files.h"
 #include "common/status.h"
 #include "tests/common/certificates/made.h"
@@ -39,6 +42,9 @@ TEST(CertificatesTest, AHolderIsReachedByItsHostsOnly) {
   for (const char* host : {"10.0.0.2", "fd00::2", "gpu-box.lan"}) {
     EXPECT_TRUE(CheckCertificateName(made.cert, host, "it").ok()) << host;
   }
+  EXPECT_EQ(CertificateHosts(made.cert),
+            (std::vector<std::string>{"10.0.0.2", "fd00::2", "gpu-box.lan"}));
+  EXPECT_TRUE(CertificateHosts(authority.cert).empty());
   for (const char* host : {"10.0.0.3", "w", "lan", "other.lan"}) {
     EXPECT_EQ(ReasonOf(CheckCertificateName(made.cert, host, "it")), "TLS_WRONG_NAME") << host;
   }
@@ -95,6 +101,22 @@ TEST(CertificatesTest, WhatIsNoRequestIsRefused) {
   request[at] = request[at] == 'A' ? 'B' : 'A';
   EXPECT_EQ(ReasonOf(IssueCertificate(authority, request, holder, {}, kTerm).status()),
             "TLS_REQUEST_BAD");
+}
+
+TEST(CertificatesTest, AKeyThatTlsWouldNotTakeIsRefused) {
+  const openssl::Owned<EVP_PKEY> weak(EVP_RSA_gen(1024));
+  const openssl::Owned<X509_REQ> request(X509_REQ_new());
+  X509_REQ_set_pubkey(request.get(), weak.get());
+  X509_REQ_sign(request.get(), weak.get(), EVP_sha256());
+  const openssl::Owned<BIO> out(BIO_new(BIO_s_mem()));
+  PEM_write_bio_X509_REQ(out.get(), request.get());
+  char* data = nullptr;
+  const auto size = static_cast<size_t>(BIO_get_mem_data(out.get(), &data));
+  const absl::Status status = IssueCertificate(MadeAuthority("home"), {data, size},
+                                               {CertificateRole::kWorker, "home", "w"}, {}, kTerm)
+                                  .status();
+  EXPECT_EQ(ReasonOf(status), "TLS_REQUEST_BAD");
+  EXPECT_THAT(status.message(), HasSubstr("too weak"));
 }
 
 TEST(CertificatesTest, HostsAndNamesThatCannotBeAreRefused) {

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <thread>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/rpc/tls_files.h"
 #include "common/status.h"
@@ -41,6 +43,11 @@ class TlsFolderTest : public ::testing::Test {
   const std::string path_ = top_ + "/below/tls";
 };
 
+std::string TextOf(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
 mode_t ModeOf(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
@@ -57,34 +64,24 @@ TEST_F(TlsFolderTest, ItsUserAloneCanReadIt) {
   EXPECT_TRUE(read->own_chain.ok()) << read->own_chain;
 }
 
-// Readers open three files one after another, and a reader that was amid them tries again; but
-// each folder by itself is whole.
+// Whoever has found the folder reads the rest of it, though another has taken its place since.
 TEST_F(TlsFolderTest, AFolderTakesThePlaceOfTheOneBeforeAsAWhole) {
-  ASSERT_TRUE(WriteTlsFolder(path_, Folder("a")).ok());
-  std::atomic<bool> done = false;
-  std::atomic<size_t> seen = 0;
-  std::thread reader([&] {
-    while (!done) {
-      std::error_code error;
-      const fs::path folder = fs::canonical(path_, error);
-      ASSERT_FALSE(error) << error.message();
-      for (const char* name : {"ca.pem", "cert.pem", "key.pem"}) {
-        std::ifstream in(folder / name);
-        const bool there = in.good();
-        // It may have been removed since.
-        ASSERT_TRUE(there || !fs::exists(folder) || fs::canonical(path_, error) != folder);
-      }
-      ++seen;
-    }
-  });
-  for (int i = 0; i < 50; ++i) {
-    ASSERT_TRUE(WriteTlsFolder(path_, Folder(i % 2 == 0 ? "b" : "a")).ok());
+  const std::vector<TlsFolder> made = {Folder("a"), Folder("b"), Folder("c")};
+  ASSERT_TRUE(WriteTlsFolder(path_, made[0]).ok());
+  const fs::path first = fs::canonical(path_);
+  ASSERT_TRUE(WriteTlsFolder(path_, made[1]).ok());
+  EXPECT_NE(fs::canonical(path_), first);
+  EXPECT_EQ(TextOf(path_ + "/key.pem"), made[1].own.key);
+  for (const auto& [name, text] : {std::pair("ca.pem", made[0].ca),
+                                   {"cert.pem", made[0].own.cert},
+                                   {"key.pem", made[0].own.key}}) {
+    EXPECT_EQ(TextOf(first / name), text) << name;
   }
-  done = true;
-  reader.join();
-  EXPECT_GT(seen, 0u);
-  // Nothing is left of those before.
-  EXPECT_EQ(std::distance(fs::directory_iterator(top_ + "/below"), fs::directory_iterator()), 2);
+  ASSERT_TRUE(WriteTlsFolder(path_, made[2]).ok());
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_EQ(TextOf(path_ + "/cert.pem"), made[2].own.cert);
+  // The link, what it leads to, and the one before.
+  EXPECT_EQ(std::distance(fs::directory_iterator(top_ + "/below"), fs::directory_iterator()), 3);
 }
 
 TEST_F(TlsFolderTest, WhatSomebodyElseMadeStays) {

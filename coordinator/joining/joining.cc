@@ -1,0 +1,145 @@
+#include "coordinator/joining/joining.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "common/names.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr int64_t kDayS = 24 * 3600;
+// Clocks of those who join may be behind.
+constexpr int64_t kBackdatedS = 3600;
+constexpr size_t kMaxKeys = 100'000;
+
+std::optional<CertificateRole> RoleOf(v1::CertificateRole role) {
+  switch (role) {
+    case v1::CERTIFICATE_ROLE_UNSPECIFIED:
+    case v1::CERTIFICATE_ROLE_WORKER:
+      return CertificateRole::kWorker;
+    case v1::CERTIFICATE_ROLE_OPERATOR:
+      return CertificateRole::kOperator;
+    case v1::CERTIFICATE_ROLE_CLIENT:
+      return CertificateRole::kClient;
+    default:
+      return std::nullopt;
+  }
+}
+
+v1::CertificateRole RoleOf(CertificateRole role) {
+  switch (role) {
+    case CertificateRole::kWorker:
+      return v1::CERTIFICATE_ROLE_WORKER;
+    case CertificateRole::kOperator:
+      return v1::CERTIFICATE_ROLE_OPERATOR;
+    case CertificateRole::kClient:
+      return v1::CERTIFICATE_ROLE_CLIENT;
+    case CertificateRole::kCoordinator:
+      break;  // None is made by a token.
+  }
+  return v1::CERTIFICATE_ROLE_UNSPECIFIED;
+}
+
+absl::Status CheckHosts(CertificateRole role, const v1::JoinRequest& request) {
+  const bool dialled = role == CertificateRole::kWorker;
+  if (dialled && request.hosts().empty()) {
+    return Error(kInvalid, "BAD_HOST", "a worker needs an address by which others dial it")
+        .Hint("give --hosts");
+  }
+  if (!dialled && !request.hosts().empty()) {
+    return Error(kInvalid, "BAD_HOST", "nobody dials who joins as an operator or a client")
+        .Hint("leave --hosts out");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Joining> Joining::Make(JoiningOptions options) {
+  ASSIGN_OR_RETURN(std::string cluster, ClusterOf(options.authority.cert));
+  ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(options.authority.cert));
+  // Whether it can sign.
+  ASSIGN_OR_RETURN(const std::string key, MakePrivateKey());
+  ASSIGN_OR_RETURN(const std::string request, MakeCertificateRequest(key));
+  RETURN_IF_ERROR(IssueCertificate(options.authority, request,
+                                   {CertificateRole::kClient, cluster, "trial"}, {},
+                                   {.not_before_s = 0, .not_after_s = 1})
+                      .status());
+  return Joining(std::move(options), std::move(cluster), absl::HexStringToBytes(fingerprint));
+}
+
+Joining::Joining(JoiningOptions options, std::string cluster, std::string fingerprint)
+    : options_(std::move(options)),
+      cluster_(std::move(cluster)),
+      fingerprint_(std::move(fingerprint)),
+      tokens_(options_.max_tokens) {}
+
+absl::StatusOr<v1::JoinToken> Joining::CreateToken(const v1::CreateTokenRequest& request,
+                                                   const std::string& secret, int64_t now_s) {
+  const std::optional<CertificateRole> role = RoleOf(request.role());
+  if (!role.has_value() || request.expires_s() > kMaxTokenS || request.uses() > kMaxTokenUses) {
+    return Error(kInvalid, "BAD_TOKEN_TERMS", "there can be no such token")
+        .Limit("expires_s=" + std::to_string(kMaxTokenS) +
+               ", uses=" + std::to_string(kMaxTokenUses))
+        .Hint(
+            "a token is for workers, operators or clients, lapses within 30 days, and has a number "
+            "of uses");
+  }
+  const TokenTerms terms = {
+      .role = *role,
+      .expires_at_s =
+          now_s +
+          (request.expires_s() == 0 ? kDefaultTokenS : static_cast<int64_t>(request.expires_s())),
+      .uses = request.uses() == 0 ? 1 : request.uses()};
+  RETURN_IF_ERROR(tokens_.Add(secret, terms, now_s));
+  v1::JoinToken token;
+  token.set_authority_sha256(fingerprint_);
+  token.set_secret(secret);
+  token.set_role(RoleOf(*role));
+  return token;
+}
+
+absl::StatusOr<v1::JoinResponse> Joining::Join(
+    const v1::JoinRequest& request, const std::function<bool(const std::string&)>& is_member,
+    int64_t now_s) {
+  ASSIGN_OR_RETURN(const CertificateRole role, tokens_.RoleOf(request.secret(), now_s));
+  RETURN_IF_ERROR(CheckNodeName(request.name()));
+  RETURN_IF_ERROR(CheckHosts(role, request));
+  ASSIGN_OR_RETURN(const std::string key, RequestKeyDigest(request.certificate_request()));
+  const bool worker = role == CertificateRole::kWorker;
+  const auto before = keys_.find(request.name());
+  if (worker && is_member(request.name()) && (before == keys_.end() || before->second != key)) {
+    return Error(absl::StatusCode::kAlreadyExists, "NAME_TAKEN",
+                 "there is a node " + request.name() + " already")
+        .Node(request.name())
+        .Hint(
+            "give --name another name; or, if this machine takes its place, stop it there and run "
+            "`strata node remove " +
+            request.name() + "`");
+  }
+  v1::JoinResponse response;
+  ASSIGN_OR_RETURN(
+      *response.mutable_certificate(),
+      IssueCertificate(options_.authority, request.certificate_request(),
+                       {role, cluster_, request.name()},
+                       std::vector<std::string>(request.hosts().begin(), request.hosts().end()),
+                       {.not_before_s = now_s - kBackdatedS,
+                        .not_after_s = now_s + options_.certificate_days * kDayS}));
+  response.set_authority(options_.authority.cert);
+  response.set_cluster(cluster_);
+  tokens_.Use(request.secret(), now_s);
+  if (worker) {
+    if (keys_.size() >= kMaxKeys) {
+      keys_.clear();
+    }
+    keys_[request.name()] = key;
+  }
+  return response;
+}
+
+}  // namespace strata

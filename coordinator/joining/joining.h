@@ -1,0 +1,60 @@
+// Certificates for those who come with a token. No thread, no clock.
+#ifndef STRATA_COORDINATOR_JOINING_JOINING_H_
+#define STRATA_COORDINATOR_JOINING_JOINING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/certificates/authority.h"
+#include "coordinator/joining/token_book.h"
+#include "strata/v1/joining.pb.h"
+
+namespace strata {
+
+struct JoiningOptions {
+  CertifiedKey authority;
+  size_t max_tokens = 1024;  // That can still be used.
+  int64_t certificate_days = 365;
+};
+
+inline constexpr int64_t kDefaultTokenS = 3600;
+inline constexpr int64_t kMaxTokenS = 30 * 24 * 3600;
+inline constexpr uint32_t kMaxTokenUses = 10'000;
+
+// Not thread-safe.
+class Joining {
+ public:
+  // INVALID_ARGUMENT where the authority cannot sign: TLS_FILE_BAD, TLS_KEY_MISMATCH, TLS_NO_ROLE.
+  static absl::StatusOr<Joining> Make(JoiningOptions options);
+
+  // What a token says, by which as many may join as were asked for; `secret` is kJoinSecretBytes
+  // random bytes. The addresses are left to the caller. INVALID_ARGUMENT (BAD_TOKEN_TERMS),
+  // RESOURCE_EXHAUSTED (TOO_MANY_TOKENS).
+  absl::StatusOr<v1::JoinToken> CreateToken(const v1::CreateTokenRequest& request,
+                                            const std::string& secret, int64_t now_s);
+
+  // A certificate of the token's role, and one use of the token less. A worker's name must not be a
+  // member's
+  // (`is_member`), unless it comes with the key that got a certificate of that name here:
+  // ALREADY_EXISTS (NAME_TAKEN). Errors as in JoiningService; none takes a use.
+  absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request,
+                                        const std::function<bool(const std::string&)>& is_member,
+                                        int64_t now_s);
+
+ private:
+  Joining(JoiningOptions options, std::string cluster, std::string fingerprint);
+
+  JoiningOptions options_;
+  std::string cluster_;
+  std::string fingerprint_;  // Of the authority: 32 bytes.
+  TokenBook tokens_;
+  std::map<std::string, std::string> keys_;  // Of workers, digests by name; at most kMaxKeys.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_JOINING_JOINING_H_

@@ -1,0 +1,87 @@
+// How machines and people get certificates: tokens for operators to make, and joining by them.
+#ifndef STRATA_COORDINATOR_SERVICE_CALLS_JOINING_SERVICE_H_
+#define STRATA_COORDINATOR_SERVICE_CALLS_JOINING_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "common/rpc/blocking_call.h"
+#include "common/rpc/call_threads.h"
+#include "common/rpc/transport.h"
+#include "coordinator/joining/joining.h"
+#include "coordinator/service/process/coordinator.h"
+#include "strata/v1/joining.grpc.pb.h"
+
+namespace strata {
+
+// What both services share: who may join, and where. Any thread.
+class JoiningDesk {
+ public:
+  // Without `joining` (no authority) each call is refused with what to do. `cert` (PEM) is what the
+  // coordinator shows, by whose hosts it is dialled.
+  JoiningDesk(std::optional<Joining> joining, std::string cert)
+      : joining_(std::move(joining)), cert_(std::move(cert)) {}
+
+  // Where both ports are, as bound. Before any call.
+  void SetAddresses(const std::string& address, const std::string& join_address);
+
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request)
+      STRATA_EXCLUDES(mutex_);
+  absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request,
+                                        const std::function<bool(const std::string&)>& is_member)
+      STRATA_EXCLUDES(mutex_);
+
+ private:
+  // The host in a token: `asked`, or one that others can dial.
+  absl::StatusOr<std::string> HostFor(const std::string& asked) const;
+
+  Mutex mutex_;
+  std::optional<Joining> joining_ STRATA_GUARDED_BY(mutex_);
+  const std::string cert_;
+  std::string address_, join_address_;
+};
+
+// TokenService. `coordinator` and `desk` outlive it.
+class TokenServiceImpl final : public IoService {
+ public:
+  TokenServiceImpl(Coordinator* coordinator, JoiningDesk* desk);
+  grpc::Service* NewService() override;
+  void Serve(IoLoop* loop) override;
+
+ private:
+  grpc::Status CreateToken(CallContext* context, const v1::CreateTokenRequest* request,
+                           v1::CreateTokenResponse* response);
+
+  Coordinator* const coordinator_;
+  JoiningDesk* const desk_;
+  std::unique_ptr<v1::TokenService::AsyncService> service_;
+  CallThreads threads_;  // Last: what it runs uses the others.
+};
+
+// JoiningService, on a port that anybody can reach: few calls at a time, small messages.
+// `coordinator` and `desk` outlive it.
+class JoiningServiceImpl final : public IoService {
+ public:
+  JoiningServiceImpl(Coordinator* coordinator, JoiningDesk* desk);
+  grpc::Service* NewService() override;
+  void Serve(IoLoop* loop) override;
+
+ private:
+  grpc::Status Join(CallContext* context, const v1::JoinRequest* request,
+                    v1::JoinResponse* response);
+
+  Coordinator* const coordinator_;
+  JoiningDesk* const desk_;
+  std::unique_ptr<v1::JoiningService::AsyncService> service_;
+  CallThreads threads_;  // Last: what it runs uses the others.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_SERVICE_CALLS_JOINING_SERVICE_H_

@@ -1,0 +1,268 @@
+#include "worker/joining/join.h"
+
+#include <grp.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/certificates/authority.h"
+#include "common/certificates/join_token.h"
+#include "common/certificates/tls_folder.h"
+#include "common/names.h"
+#include "common/platform/addresses.h"
+#include "common/platform/platform.h"
+#include "common/rpc/connection_probe.h"
+#include "common/rpc/status.h"
+#include "common/rpc/tls_files.h"
+#include "common/rpc/transport.h"
+#include "common/shell_word.h"
+#include "common/status.h"
+#include "strata/v1/joining.grpc.pb.h"
+#include "worker/joining/config_file.h"
+
+extern char** environ;
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kPatience{15};
+constexpr char kUnit[] = "strata-worker.service";
+// Whose processes the packages' units are.
+constexpr char kGroup[] = "strata";
+
+absl::Status FileFailed(const std::string& what) {
+  return Error(absl::StatusCode::kInternal, "FILE_FAILED", what)
+      .Hint("run this as root, or give --config-dir a folder that this user may write to");
+}
+
+// The key that this machine joined with before, or a new one.
+absl::StatusOr<std::string> KeyOf(const std::string& tls_dir) {
+  std::ifstream in(tls_dir + "/key.pem", std::ios::binary);
+  const std::string before((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return MakeCertificateRequest(before).ok() ? before : MakePrivateKey();
+}
+
+absl::StatusOr<v1::JoinResponse> Ask(const v1::JoinToken& token, const v1::JoinRequest& request) {
+  auto authority = FetchAuthority(token.join_address(),
+                                  absl::BytesToHexString(token.authority_sha256()), kPatience);
+  if (!authority.ok()) {
+    return Annotate(authority.status(), "cannot join at " + token.join_address());
+  }
+  const auto channel = Transport::TrustingOnly(*authority).MakeChannel(token.join_address());
+  const auto stub = v1::JoiningService::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  v1::JoinResponse response;
+  const absl::Status status = FromGrpc(stub->Join(&context, request, &response));
+  if (!status.ok()) {
+    return ReasonOf(status).empty() ? Annotate(status, "cannot join at " + token.join_address())
+                                    : status;
+  }
+  // Whoever answered has the authority's name, and says that this is its certificate.
+  if (response.authority() != *authority) {
+    return Error(absl::StatusCode::kInternal, "TLS_WRONG_CA",
+                 "the coordinator answered with another authority than it shows");
+  }
+  RETURN_IF_ERROR(CheckPeerCertificate(response.authority(), response.certificate(), "",
+                                       "the certificate that the coordinator made"));
+  return response;
+}
+
+// The group whose services may read the key; none where there is no such group, or this is not
+// root.
+TlsFolderAccess Access() {
+  const group* found = geteuid() == 0 ? getgrnam(kGroup) : nullptr;
+  return {.group = found != nullptr ? std::optional<uint32_t>(found->gr_gid) : std::nullopt};
+}
+
+// As a whole, or not at all.
+absl::Status ReplaceFile(const std::string& path, const std::string& text) {
+  const std::string made = path + ".new";
+  {
+    std::ofstream out(made, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.flush();
+    if (!out.good()) {
+      return FileFailed("cannot write " + made + ": " + std::strerror(errno));
+    }
+  }
+  std::error_code error;
+  fs::rename(made, path, error);
+  return error ? FileFailed("cannot replace " + path + ": " + error.message()) : absl::OkStatus();
+}
+
+absl::Status WriteConfig(const std::string& path, const Joined& joined, const std::string& name) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string before((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return ReplaceFile(path, WithSettings(before, {{"coordinator", joined.coordinator},
+                                                 {"name", name},
+                                                 {"tls-dir", joined.tls_dir}}));
+}
+
+// Whether a program ended with status 0.
+bool Run(const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  int status = 0;
+  if (posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ) != 0) {
+    return false;
+  }
+  while (waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) {
+      return false;
+    }
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// Where systemd runs, this is root, and packages brought the unit, which reads `config`.
+bool CanStartUnit(const std::string& config) {
+  return geteuid() == 0 && fs::exists("/run/systemd/system") &&
+         config == "/etc/strata/worker.toml" &&
+         (fs::exists("/lib/systemd/system/" + std::string(kUnit)) ||
+          fs::exists("/etc/systemd/system/" + std::string(kUnit)));
+}
+
+std::vector<std::string> OwnHosts() {
+  std::vector<std::string> hosts = MachineAddresses();
+  const std::string name = HostName();
+  if (CheckNodeName(name).ok()) {
+    hosts.push_back(name);
+  }
+  if (hosts.size() > kMaxCertificateHosts) {
+    hosts.resize(kMaxCertificateHosts);
+  }
+  return hosts;
+}
+
+std::string DefaultConfigDir(const GetEnvFn& get_env) {
+  const char* home = get_env("HOME");
+  return geteuid() == 0 || home == nullptr ? "/etc/strata" : std::string(home) + "/.config/strata";
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "strata-worker: %s\n", Describe(status).c_str());
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+}  // namespace
+
+absl::StatusOr<Joined> JoinCluster(const JoinOptions& options) {
+  ASSIGN_OR_RETURN(const v1::JoinToken token, ParseJoinToken(options.token));
+  if (token.role() != v1::CERTIFICATE_ROLE_WORKER) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_TOKEN",
+                 "this token is for a person, not for a worker");
+  }
+  RETURN_IF_ERROR(CheckNodeName(options.name));
+  Joined joined;
+  joined.coordinator = token.address();
+  joined.config = options.config_dir + "/worker.toml";
+  joined.tls_dir = options.config_dir + "/worker-tls";
+  std::error_code error;
+  fs::create_directories(options.config_dir, error);
+  if (error || access(options.config_dir.c_str(), W_OK) != 0) {
+    return FileFailed("cannot write to " + options.config_dir + ": " +
+                      (error ? error.message() : std::strerror(errno)));
+  }
+  ASSIGN_OR_RETURN(const std::string key, KeyOf(joined.tls_dir));
+  v1::JoinRequest request;
+  request.set_secret(token.secret());
+  ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeCertificateRequest(key));
+  request.set_name(options.name);
+  request.mutable_hosts()->Assign(options.hosts.begin(), options.hosts.end());
+  ASSIGN_OR_RETURN(const v1::JoinResponse response, Ask(token, request));
+  joined.cluster = response.cluster();
+  RETURN_IF_ERROR(WriteTlsFolder(
+      joined.tls_dir,
+      {.ca = response.authority(), .own = {.cert = response.certificate(), .key = key}}, Access()));
+  RETURN_IF_ERROR(WriteConfig(joined.config, joined, options.name));
+  return joined;
+}
+
+int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
+  JoinOptions options;
+  options.name = HostName();
+  options.config_dir = DefaultConfigDir(get_env);
+  std::string hosts = absl::StrJoin(OwnHosts(), ",");
+  std::string start = "auto";
+  std::vector<const char*> rest = {argv[0]};
+  for (int i = 1; i < argc; ++i) {
+    // A value of a flag stands behind one.
+    const bool value = i > 1 && std::strncmp(argv[i - 1], "--", 2) == 0 &&
+                       std::strchr(argv[i - 1], '=') == nullptr;
+    if (options.token.empty() && !value && (argv[i][0] != '-' || std::strcmp(argv[i], "-") == 0)) {
+      options.token = argv[i];
+    } else {
+      rest.push_back(argv[i]);
+    }
+  }
+  Flags flags(
+      "strata-worker join TOKEN", "STRATA_WORKER_",
+      "Makes this machine a worker of a cluster: gets a certificate by the TOKEN that\n"
+      "`strata node token` printed, writes worker.toml, and starts the service.",
+      "With TOKEN - it is read from stdin, so that no other user of the machine sees it. The\n"
+      "key never leaves the machine; joining again keeps it. What else worker.toml says stays.");
+  flags.Text("name", &options.name, "The node's name in the cluster");
+  flags.Text("hosts", &hosts, "By which others dial this machine, HOST,...");
+  flags.Text("config-dir", &options.config_dir,
+             "Gets worker.toml, and worker-tls with key and certificate");
+  flags.Choice("start", &start, {"auto", "no"},
+               "Whether to start the service: auto where packages brought one and systemd runs");
+  if (const auto exit = flags.Parse(static_cast<int>(rest.size()), rest.data(), get_env)) {
+    return *exit;
+  }
+  if (options.token == "-") {
+    std::getline(std::cin, options.token);
+  }
+  if (options.token.empty()) {
+    std::fprintf(stderr,
+                 "strata-worker: TOKEN is required: `strata node token` prints one; see "
+                 "strata-worker join --help\n");
+    return 2;
+  }
+  options.hosts = absl::StrSplit(hosts, ',', absl::SkipEmpty());
+  const absl::StatusOr<Joined> joined = JoinCluster(options);
+  if (!joined.ok()) {
+    return Fail(joined.status());
+  }
+  std::printf("%s is part of the cluster %s now, at %s\n  %s\n  %s\n", options.name.c_str(),
+              joined->cluster.c_str(), joined->coordinator.c_str(), joined->config.c_str(),
+              joined->tls_dir.c_str());
+  if (start == "auto" && CanStartUnit(joined->config)) {
+    std::fflush(stdout);
+    if (!Run({"systemctl", "enable", kUnit}) || !Run({"systemctl", "restart", kUnit})) {
+      std::fprintf(stderr, "strata-worker: %s does not start; see journalctl -u %s\n", kUnit,
+                   kUnit);
+      return 1;
+    }
+    std::printf("started %s\n", kUnit);
+  } else {
+    std::printf("start it: strata-worker --config %s\n", ShellWord(joined->config).c_str());
+  }
+  return 0;
+}
+
+}  // namespace strata
