@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "common/clock.h"
+#include "coordinator/engine/stall_policy.h"
 
 namespace strata {
 
@@ -28,12 +29,9 @@ class StallWatch {
   // For what is expected to take `expected_ms`, and then gives a sign of life.
   nanoseconds Patience(double expected_ms) const;
   // Whether it has stalled so often without a step in between that new links do not help.
-  bool GoesOn() const { return in_a_row_ >= kStallsUntilItGoesOn; }
+  bool GoesOn() const { return stall_policy::GoesOn(in_a_row_); }
 
  private:
-  // The first is fenced, which opens all links anew; the second is of those.
-  static constexpr int kStallsUntilItGoesOn = 2;
-
   const nanoseconds least_;
   const nanoseconds most_;
   uint64_t committed_ = 0;  // Steps since Begin.

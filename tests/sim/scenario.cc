@@ -228,6 +228,22 @@ void HalfCut(Scenario* scenario, nanoseconds horizon, Random* random) {
   }
 }
 
+// A worker gets so much slower that a full step takes longer than what was known of it explains,
+// and less than the step timeout. It stays so, and every request is served all the same.
+void SlowForGood(Scenario* scenario, nanoseconds horizon, Random* random) {
+  scenario->moves = random->OneIn(4);
+  scenario->step_timeout = Milliseconds(random->Between(300, 500));
+  scenario->max_batch_tokens = random->Between(14, 24);
+  scenario->requests.resize(std::min<size_t>(scenario->requests.size(), 6));
+  Fault fault = DrawFault(horizon, random);
+  fault.kind = FaultKind::kSlowWorker;
+  fault.at = random->OneIn(2) ? horizon : fault.at;
+  const nanoseconds full = StepTime(scenario->max_batch_tokens, fault.target % scenario->workers);
+  fault.random = scenario->step_timeout * random->Between(45, 75) / 100 / full;
+  fault.lasts = nanoseconds(0);
+  scenario->faults.push_back(fault);
+}
+
 // The model moves, and nothing else happens.
 void MoveOnly(Scenario* scenario, nanoseconds horizon, Random* random) {
   scenario->moves_only = scenario->moves = true;
@@ -353,7 +369,8 @@ Scenario MakeScenario(uint64_t seed) {
   }
   if (seed % 16 == 14 || seed % 16 == 15) {
     Random halves(Mix64(seed));
-    HalfCut(&scenario, horizon, &halves);
+    halves.OneIn(4) ? SlowForGood(&scenario, horizon, &halves)
+                    : HalfCut(&scenario, horizon, &halves);
   }
   if (seed % 16 == 12) {
     Random moves(Mix64(seed));

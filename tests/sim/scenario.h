@@ -3,6 +3,7 @@
 #ifndef STRATA_TESTS_SIM_SCENARIO_H_
 #define STRATA_TESTS_SIM_SCENARIO_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,9 +24,9 @@ inline constexpr uint32_t kPoisonToken = kVocab - 1;
 struct Fault {
   FaultKind kind{};
   TimePoint at{0};
-  uint32_t target = 0;  // Which link or worker, modulo their number.
-  nanoseconds lasts{0};
-  uint64_t random = 0;  // For what else the fault has to choose.
+  uint32_t target = 0;   // Which link or worker, modulo their number.
+  nanoseconds lasts{0};  // 0: for good, of those that may.
+  uint64_t random = 0;   // For what else the fault has to choose.
 };
 
 struct ClientRequest {
@@ -73,6 +74,11 @@ struct Scenario {
   std::vector<ClientRequest> requests;
   std::vector<Fault> faults;
 };
+
+// What a worker computes so many rows in, when it is as fast as it should be.
+inline nanoseconds StepTime(uint32_t rows, uint32_t machine) {
+  return std::chrono::microseconds((100 + 10 * rows) * (1 + machine % 3));
+}
 
 // The likeliest token, always.
 v1::SequenceParams GreedyParams();

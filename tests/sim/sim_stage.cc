@@ -281,10 +281,9 @@ void SimStage::ComputeNext() {
 }
 
 nanoseconds SimStage::TimeOf(const v1::StepFrame& frame) const {
-  const uint32_t speed = 1 + static_cast<uint32_t>(life_.machine) % 3;
   if (!world().scenario.waves) {
     const uint32_t times = life_.cluster->worker(life_.machine)->TimesSlower();
-    return std::chrono::microseconds((100 + 10 * frame.rows()) * speed * times);
+    return times * StepTime(frame.rows(), static_cast<uint32_t>(life_.machine));
   }
   const testing::SliceCost cost = testing::CostOf(frame, {spec_.first_layer, spec_.last_layer});
   return std::chrono::microseconds(100 +

@@ -167,7 +167,9 @@ void SimWorker::OnMessage(uint64_t incarnation, const v1::CoordinatorMessage& me
     }
     membership_->OnMessage(message, world().now());
     CheckFence(message.fence());
+    const uint64_t loaded = LoadedEpoch(message.fence().deployment());
     stages_->OnMessage(message);
+    if (message.has_fence()) CheckPlace(message.fence(), loaded);
     Drive();
   });
 }
@@ -181,6 +183,27 @@ void SimWorker::CheckFence(const v1::Fence& fence) {
       world().Fail(name_ + " is fenced for a stage that it is still loading");
     }
   }
+}
+
+uint64_t SimWorker::LoadedEpoch(uint64_t deployment) const {
+  const StageId stage = stages_->Loaded(deployment);
+  return stage == 0 ? 0 : placed_.at(stage).load.epoch();
+}
+
+// A stage takes another's place when it is named, and then alone.
+void SimWorker::CheckPlace(const v1::Fence& fence, uint64_t loaded_before) {
+  const uint64_t loaded = LoadedEpoch(fence.deployment());
+  if (loaded != loaded_before && loaded != fence.loaded_epoch()) {
+    world().Fail(name_ + " has put another stage into a place at a fence that does not name it");
+  }
+}
+
+void SimWorker::Fence(StageId stage, const v1::Fence& fence) {
+  const Placed& placed = placed_.at(stage);
+  if (fence.loaded_epoch() != 0 && fence.loaded_epoch() != placed.load.epoch()) {
+    world().Fail(name_ + " has a stage heed a fence that is for another one");
+  }
+  placed.host->Fence(fence);
 }
 
 void SimWorker::OnStreamEnded(uint64_t incarnation, const absl::Status& why) {

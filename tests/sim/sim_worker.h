@@ -93,15 +93,16 @@ class SimWorker : private NodeHost {
   void EndLife();
 
   void CheckFence(const v1::Fence& fence);
+  // Of the Load of what stands; 0: nothing does.
+  uint64_t LoadedEpoch(uint64_t deployment) const;
+  void CheckPlace(const v1::Fence& fence, uint64_t loaded_before);
 
   // NodeHost.
   void Say(v1::WorkerMessage message) override { life().Say(std::move(message)); }
   void Add(StageId stage, const v1::Load& load, StageId before) override;
   void BeginLoad(StageId stage) override;
   void TakeOff(StageId stage) override;
-  void Fence(StageId stage, const v1::Fence& fence) override {
-    placed_.at(stage).host->Fence(fence);
-  }
+  void Fence(StageId stage, const v1::Fence& fence) override;
   void EndLoad(StageId stage);
 
   // A stage, from its Load on.

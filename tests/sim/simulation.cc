@@ -252,13 +252,14 @@ void Simulation::StrikeProcess(const Fault& fault) {
       CutOneWay(worker, machine, fault);
       return;
     case FaultKind::kSlowWorker: {
-      const auto times = static_cast<uint32_t>(2 + fault.random % 100);
+      const bool for_good = fault.lasts == nanoseconds(0);
+      const auto times = static_cast<uint32_t>(for_good ? fault.random : 2 + fault.random % 100);
       world_.Tell([&] {
-        return "FAULT: " + worker->name() + " computes " + std::to_string(times) +
-               " times slower for a while";
+        return "FAULT: " + worker->name() + " computes " + std::to_string(times) + " times slower" +
+               (for_good ? "" : " for a while");
       });
       Count(fault, worker->up());
-      worker->SlowDown(times, until);
+      worker->SlowDown(times, for_good ? TimePoint::max() : until);
       return;
     }
     case FaultKind::kBreakControlStream:
