@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "coordinator/cluster/holder_policy.h"
+
 namespace strata {
 namespace {
 
 template <typename Digests>
 void Change(const Digests& gone, const Digests& come, std::unordered_set<uint64_t>* set) {
   for (const uint64_t digest : gone) {
-    set->erase(digest);
+    if (!holder_policy::StillHas(/*gone=*/true)) set->erase(digest);
   }
   for (const uint64_t digest : come) {
     if (set->size() == WeightHolders::kMostOfNode) break;

@@ -56,8 +56,14 @@ enum class FaultKind {
   kCutOneWay,
   kSlowWorker,
   kMoveModel,  // The operator has it on other workers.
+  // Of caches of weights: a bit flips on a disk, what is not in use makes room for others, a disk
+  // is full for a while, a blob that a worker gives another is damaged on its way.
+  kDamageCache,
+  kEvictCache,
+  kFillDisk,
+  kSpoilBlob,
 };
-inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kMoveModel) + 1;
+inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kSpoilBlob) + 1;
 // Those that may strike at any time; the others are for scenarios of their own.
 inline constexpr size_t kDrawnFaultKinds = static_cast<size_t>(FaultKind::kStaleItem) + 1;
 inline constexpr size_t kPoisonFaultKinds = 3;
@@ -108,6 +114,17 @@ enum class Rule {
   kResizeRefused,
   kResizeUndone,
   kLoadFailed,
+  // Weights.
+  kCached,
+  kCacheDamaged,
+  kFromWorker,
+  kSourceLeft,
+  kBlobThrownAway,
+  kDiskFull,
+  kRoomMade,
+  kNotPacked,
+  kKept,
+  kMovedNoWeights,
   // Membership.
   kLeaseLapsed,
   kHeartbeatLapsed,

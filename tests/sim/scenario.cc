@@ -228,6 +228,32 @@ void HalfCut(Scenario* scenario, nanoseconds horizon, Random* random) {
   }
 }
 
+// Workers have caches of weights, which get lost, damaged and full, beside other faults; and
+// workers are lost, so that others load their layers.
+void UseCaches(Scenario* scenario, nanoseconds horizon, Random* random) {
+  constexpr FaultKind kOfCaches[] = {FaultKind::kDamageCache, FaultKind::kEvictCache,
+                                     FaultKind::kFillDisk, FaultKind::kSpoilBlob};
+  constexpr FaultKind kLoads[] = {FaultKind::kCrashWorker, FaultKind::kPowerOffWorker,
+                                  FaultKind::kLeaveWorker, FaultKind::kMoveModel,
+                                  FaultKind::kReplan};
+  scenario->caches = true;
+  scenario->standby = random->Below(2);
+  scenario->moves = scenario->standby > 0 || !random->OneIn(3);
+  scenario->workers = scenario->stages + random->Between(1, 3);
+  scenario->layers = scenario->stages + random->Below(4);
+  for (uint32_t i = random->Between(1, 6); i > 0; --i) {
+    Fault fault = DrawFault(horizon, random);
+    fault.kind = kOfCaches[random->Below(std::size(kOfCaches))];
+    scenario->faults.push_back(fault);
+    if (random->OneIn(2)) {  // And a load that meets it.
+      fault.kind = kLoads[random->Below(std::size(kLoads))];
+      fault.at += Milliseconds(random->Below(200));
+      fault.target = random->Below(1 << 16);
+      scenario->faults.push_back(fault);
+    }
+  }
+}
+
 // A worker gets so much slower that a full step takes longer than what was known of it explains,
 // and less than the step timeout. It stays so, and every request is served all the same.
 void SlowForGood(Scenario* scenario, nanoseconds horizon, Random* random) {
@@ -375,6 +401,10 @@ Scenario MakeScenario(uint64_t seed) {
   if (seed % 16 == 12) {
     Random moves(Mix64(seed));
     MoveOnly(&scenario, horizon, &moves);
+  }
+  if (seed % 16 == 0 || seed % 16 == 13) {
+    Random caches(Mix64(seed + 2));
+    UseCaches(&scenario, horizon, &caches);
   }
   if (seed % 8 == 1) {
     Random poison(Mix64(seed));

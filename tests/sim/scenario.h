@@ -67,6 +67,10 @@ struct Scenario {
   bool waves = false;
   // Layers of lost and leaving workers go to others (RECOVERY_MOVE).
   bool moves = false;
+  // Loads take what workers' caches have, and what these lack from other workers; else they take
+  // some time. Layers are kept on `standby` other workers each.
+  bool caches = false;
+  uint32_t standby = 0;
   // The only faults there are move the model from workers that all stay: no request may fail by it.
   bool moves_only = false;
   // The only faults there are come from poison: a request without it must not fail by any.

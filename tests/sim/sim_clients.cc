@@ -276,6 +276,8 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
       {"MODEL_LOADING", std::nullopt},
       {"WAITING_FOR_NODES", std::nullopt},
       {"MEMORY_LIMIT", std::nullopt},
+      {"DISK_FULL", std::nullopt},
+      {"NO_SOURCE", std::nullopt},
       {"NODE_STOPPED", std::nullopt},
       {"COORDINATOR_LOST", std::nullopt}};
   const auto reason = kReasons.find(ReasonOf(status));

@@ -1,8 +1,6 @@
 #include "tests/sim/sim_coordinator.h"
 
-#include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -12,12 +10,8 @@
 #include "common/status.h"
 #include "coordinator/deployment/recorded_epochs.h"
 #include "coordinator/deployment/serving.h"
-#include "coordinator/members/control_streams.h"
-#include "coordinator/members/members.h"
-#include "coordinator/members/node_channel.h"
-#include "tests/sim/deployment_watch.h"
+#include "tests/sim/sim_coordinator_life.h"
 #include "tests/sim/sim_model.h"
-#include "tests/sim/sim_step_links.h"
 #include "tests/sim/sim_worker.h"
 
 namespace strata::sim {
@@ -36,6 +30,9 @@ std::string ShowToWorker(const v1::CoordinatorMessage& message) {
   if (message.has_unload()) {
     return "unloads deployment " + std::to_string(message.unload().deployment()) + " from ";
   }
+  if (message.has_keep_layer()) {
+    return "has layer " + std::to_string(message.keep_layer().load().first_layer()) + " kept by ";
+  }
   return message.has_fence() ? "fences epoch " + std::to_string(message.fence().epoch()) +
                                    " of what was loaded in " +
                                    std::to_string(message.fence().loaded_epoch()) + " at "
@@ -43,33 +40,6 @@ std::string ShowToWorker(const v1::CoordinatorMessage& message) {
 }
 
 }  // namespace
-
-// What a process has, and loses with its end.
-struct SimCoordinator::Life {
-  Life(SimCoordinator* process, uint64_t term, nanoseconds lease)
-      : term(term),
-        sequence_numbers(term),
-        cluster({.lease = lease, .heartbeat = lease / 5}),
-        links(process->cluster_, &deployments,
-              [process, incarnation = process->incarnation_](const auto& what) {
-                process->Turn(incarnation, what);
-              }),
-        members(term, &cluster, &deployments, &streams,
-                [process](const std::string& node) { process->OnLost(node); }) {}
-
-  const uint64_t term;
-  SequenceNumbers sequence_numbers;
-  ClusterState cluster;
-  ControlStreams streams;
-  std::map<std::string, std::shared_ptr<NodeChannel>> channels;  // Of the streams, by node.
-  Deployments deployments;
-  SimStepLinks links;
-  Members members;
-  std::map<uint64_t, DeploymentWatch> watches;  // By deployment.
-  std::set<uint64_t> unrecorded;                // Deployments whose record is asked for.
-  std::optional<TimePoint> wake;
-  bool expiring = false;
-};
 
 SimCoordinator::SimCoordinator(Cluster* cluster)
     : cluster_(cluster),
@@ -156,62 +126,9 @@ void SimCoordinator::Tick(bool by_time) {
   for (const uint64_t id : life_->deployments.WantBetter(Now())) {
     SearchBetter(id);
   }
+  if (world().scenario.standby > 0) life_->standbys.Tick(Now());
   Look(by_time);
   ScheduleWake();
-}
-
-// A plan takes its time, and nodes may come and go meanwhile.
-void SimCoordinator::SearchNodes(uint64_t id) {
-  life_->deployments.Find(id)->BeginSearch();
-  std::vector<Machine> machines;
-  for (const PlannerNode& node : life_->cluster.Snapshot(id).nodes) {
-    if (!life_->deployments.Find(id)->avoided().contains(node.name)) {
-      machines.push_back(MachineOf(node.name));
-    }
-  }
-  // Few machines have not room for any layers now and then.
-  const bool fits =
-      !machines.empty() && (machines.size() >= world().scenario.stages || !world().random.OneIn(3));
-  std::optional<v1::Plan> plan;
-  if (fits) plan = DrawPlanOn(world().scenario, std::move(machines), &world().random);
-  world().After(milliseconds(world().random.Between(1, 60)),
-                [this, incarnation = incarnation_, id, plan = std::move(plan)] {
-                  Turn(incarnation, [&] { OnPlanned(id, plan); });
-                });
-}
-
-void SimCoordinator::OnPlanned(uint64_t id, std::optional<v1::Plan> plan) {
-  Deployment* deployment = life_->deployments.Find(id);
-  if (deployment == nullptr || !deployment->searches()) {
-    return;
-  }
-  absl::Status status = Error(absl::StatusCode::kResourceExhausted, "NO_ROOM", "no room");
-  if (plan.has_value()) {
-    const bool leaves = deployment->state() == DeploymentState::kReady;
-    status = Move(deployment, *std::move(plan), &world().random);
-    if (status.ok() && leaves) world().Count(Rule::kMovedFromLeaving);
-  }
-  if (!status.ok()) {
-    world().Tell([&] { return "no other nodes: " + std::string(status.message()); });
-    world().Count(Rule::kFoundNoPlace);
-    deployment->SearchFailed(status);
-  }
-}
-
-absl::Status SimCoordinator::Move(Deployment* deployment, v1::Plan plan, Random* random) {
-  for (v1::PlanStage& stage : *OnlyPipeline(&plan)->mutable_stages()) {
-    v1::PlanRank* rank = OnlyRank(&stage);
-    const NodeRecord* node = life_->cluster.Find(rank->node());
-    if (node == nullptr || !node->alive || node->leaving()) {
-      return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED", "a node has left");
-    }
-    rank->set_incarnation(node->info.incarnation());
-  }
-  uint64_t pages = deployment->load_options().kv_tokens() / kPageTokens;
-  // The other nodes have little memory now and then, or not enough for both placements.
-  if (random->OneIn(4)) pages = std::min<uint64_t>(pages, random->Between(2, 4));
-  const auto way = random->OneIn(4) ? Deployment::MoveWay::kPause : Deployment::MoveWay::kPrepare;
-  return deployment->Move(WithPages(std::move(plan), pages), way);
 }
 
 void SimCoordinator::Look(bool by_time) {
@@ -294,70 +211,6 @@ bool SimCoordinator::ResizeModel(uint64_t kv_pages) {
   return status.ok();
 }
 
-// Some of what comes is faster.
-void SimCoordinator::SearchBetter(uint64_t id) {
-  life_->deployments.Find(id)->better().Asked();
-  std::vector<Machine> machines;
-  for (const PlannerNode& node : life_->cluster.Snapshot(id).nodes) {
-    machines.push_back(MachineOf(node.name));
-  }
-  std::optional<v1::Plan> plan;
-  if (!machines.empty() && world().random.OneIn(2)) {
-    plan = DrawPlanOn(world().scenario, std::move(machines), &world().random);
-  }
-  world().After(milliseconds(world().random.Between(1, 60)),
-                [this, incarnation = incarnation_, id, plan = std::move(plan)] {
-                  Turn(incarnation, [&] {
-                    Deployment* deployment = life_->deployments.Find(id);
-                    if (deployment == nullptr || !deployment->better().asked()) {
-                      return;
-                    }
-                    deployment->better().End();
-                    if (plan.has_value() && Move(deployment, *plan, &world().random).ok()) {
-                      deployment->MovesToBetter();
-                      world().Count(Rule::kMovedToBetter);
-                    }
-                  });
-                });
-}
-
-bool SimCoordinator::MoveModel(uint64_t random) {
-  Deployment* deployment = Model();
-  if (deployment == nullptr) {
-    return false;
-  }
-  Random draw(random);
-  absl::Status status;
-  Turn(incarnation_, [&] {
-    std::vector<Machine> machines;
-    for (const PlannerNode& node : life_->cluster.Snapshot(deployment->id()).nodes) {
-      machines.push_back(MachineOf(node.name));
-    }
-    if (machines.empty()) {
-      status = Error(absl::StatusCode::kFailedPrecondition, "NO_NODES", "no node is there");
-      return;
-    }
-    world().Tell([] { return std::string("FAULT: the operator moves the model"); });
-    v1::Plan plan = deployment->plan();
-    if (draw.OneIn(3)) {  // One stage alone; where that is too much, as drawn.
-      const Machine machine = machines[draw.Below(machines.size())];
-      auto* stages = OnlyPipeline(&plan)->mutable_stages();
-      const bool used = std::any_of(stages->begin(), stages->end(), [&](const auto& stage) {
-        return OnlyRank(stage).node() == NodeName(machine);
-      });
-      auto& stage = (*stages)[static_cast<int>(draw.Below(static_cast<uint32_t>(stages->size())))];
-      if (!used) OnlyRank(&stage)->set_node(NodeName(machine));
-    } else {
-      plan = DrawPlanOn(world().scenario, std::move(machines), &draw);
-    }
-    status = Move(deployment, std::move(plan), &draw);
-  });
-  if (!status.ok()) {
-    world().Tell([&] { return "refused: " + std::string(status.message()); });
-  }
-  return status.ok();
-}
-
 void SimCoordinator::Arm(const Fault& fault) {
   if (fault.kind == FaultKind::kFailLoad) {
     ++loads_to_fail_;
@@ -419,6 +272,8 @@ void SimCoordinator::OnMessage(Machine machine, uint64_t incarnation,
   Turn(incarnation_, [&] {
     if (message.has_register_()) {
       OnRegister(machine, message.register_());
+    } else if (message.has_layer_kept()) {
+      life_->standbys.OnKept(NodeName(machine), incarnation, message.layer_kept(), Now());
     } else if (life_->streams.Speaks(NodeName(machine), incarnation)) {
       life_->members.OnMessage(NodeName(machine), incarnation, Heard(machine, incarnation, message),
                                Now());
@@ -483,6 +338,47 @@ void SimCoordinator::OnLost(const std::string& node) {
   if (life_->expiring) {
     world().Count(Rule::kHeartbeatLapsed);
   }
+}
+
+// ---- Weights.
+
+void SimCoordinator::OnBlobAsked(
+    const WeightHolders::Ask& ask,
+    const std::function<void(const std::vector<v1::BlobSource>&)>& answer) {
+  if (!up()) {
+    return;
+  }
+  const auto say = [network = cluster_->network, machine = MachineOf(ask.node),
+                    answer](const std::vector<v1::BlobSource>& sources) {
+    network->SendControl(kCoordinatorMachine, machine, [answer, sources] { answer(sources); });
+  };
+  auto sending = std::make_unique<WeightHolders::Sending>(life_->cluster.holders(), ask);
+  if (!sending->sources().empty()) {
+    say(sending->sources());
+    return;
+  }
+  const uint64_t number = ++life_->newest_sending;
+  life_->sendings[number] = std::move(sending);
+  world().After(milliseconds(world().random.Between(2, 40)),
+                [this, incarnation = incarnation_, number, say] {
+                  Turn(incarnation, [&] {
+                    life_->sendings.at(number)->SentAll();
+                    life_->sendings.erase(number);
+                    say({});
+                  });
+                });
+}
+
+bool SimCoordinator::KeepsAll() const {
+  const Deployment* deployment = Model();
+  return deployment != nullptr && deployment->state() == DeploymentState::kReady &&
+         deployment->serves() && !deployment->prepares() && life_->standbys.Whole(*deployment);
+}
+
+std::vector<v1::StandbyLayers> SimCoordinator::Kept() const {
+  const Deployment* deployment = Model();
+  return deployment == nullptr ? std::vector<v1::StandbyLayers>()
+                               : life_->standbys.Describe(deployment->id());
 }
 
 // ---- Links of steps.

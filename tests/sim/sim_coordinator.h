@@ -10,13 +10,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "coordinator/cluster/weight_holders.h"
 #include "coordinator/deployment/deployment_host.h"
 #include "coordinator/deployment/deployments.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/members/node_channel.h"
 #include "coordinator/store/state_store.h"
+#include "strata/v1/admin.pb.h"
 #include "strata/v1/membership.pb.h"
 #include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
@@ -51,6 +54,12 @@ class SimCoordinator : private DeploymentHost {
   // What this life of a worker says from now on, it says as one that was told to stop.
   void SetLeaving(Machine machine, uint64_t incarnation) { leaving_[machine] = incarnation; }
 
+  // From now on nothing moves because something better has come.
+  void Calm() { calm_ = true; }
+  // Of the layers that are kept for losses: whether all is said to be, and what.
+  bool KeepsAll() const;
+  std::vector<v1::StandbyLayers> Kept() const;
+
   // Clients. UNAVAILABLE where nobody is there to serve.
   absl::Status Submit(SessionRequest request, std::shared_ptr<SessionSink> sink);
   bool Cancel(const std::string& key, const absl::Status& why);
@@ -59,6 +68,9 @@ class SimCoordinator : private DeploymentHost {
   void OnMessage(Machine machine, uint64_t incarnation, const v1::WorkerMessage& message);
   void OnStreamEnded(Machine machine, uint64_t incarnation);
   void OnWhoAnswers(Machine machine, uint64_t incarnation);
+  // A worker asks for a blob: `answer` is told at the worker who has it; nobody: there it is.
+  void OnBlobAsked(const WeightHolders::Ask& ask,
+                   const std::function<void(const std::vector<v1::BlobSource>&)>& answer);
   // To one life of the coordinator.
   void OnLinkOpen(const v1::LinkOpen& open, const std::function<void(bool)>& answer);
   void OnResult(uint64_t incarnation, const std::shared_ptr<const ResultMessage>& result);
@@ -87,6 +99,7 @@ class SimCoordinator : private DeploymentHost {
   void TickAgain();
   void Tick(bool by_time);
   void SearchNodes(uint64_t id);
+  std::optional<v1::Plan> PlanByCaches(uint64_t id) const;
   void SearchBetter(uint64_t id);
   void OnPlanned(uint64_t id, std::optional<v1::Plan> plan);
   absl::Status Move(Deployment* deployment, v1::Plan plan, Random* random);
@@ -110,6 +123,7 @@ class SimCoordinator : private DeploymentHost {
   uint64_t incarnation_ = 0;
   std::unique_ptr<Life> life_;
   int loads_to_fail_ = 0;
+  bool calm_ = false;
   std::map<Machine, uint64_t> leaving_;  // Incarnations.
 };
 

@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/digest.h"
+#include "common/layer_weights.h"
 #include "common/limits.h"
 #include "common/plan.h"
+#include "common/status.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/exact_model.h"
 
@@ -16,20 +19,59 @@ namespace {
 
 class SimModel : public DeployedModel {
  public:
-  explicit SimModel(uint32_t layers) : spec_(ExactModelSpec(layers)) { name = "exact"; }
+  explicit SimModel(uint32_t layers)
+      : spec_(ExactModelSpec(layers)),
+        embedding_(MakeTensor(kEmbedding)),
+        head_(MakeTensor(kHead)) {
+    name = "exact";
+    for (uint32_t layer = 0; layer < layers; ++layer) {
+      layers_.push_back(MakeTensor(LayerTensor(layer)));
+    }
+  }
 
   const ModelSpec& spec() const override { return spec_; }
   const std::string& config_json() const override { return config_json_; }
   const std::string& weights_digest() const override { return weights_digest_; }
-  std::vector<v1::TensorBlob> StageTensors(uint32_t, uint32_t, bool, bool) const override {
-    return {};
+  std::vector<v1::TensorBlob> StageTensors(uint32_t first_layer, uint32_t last_layer, bool embeds,
+                                           bool heads) const override {
+    std::vector<v1::TensorBlob> tensors(layers_.begin() + first_layer,
+                                        layers_.begin() + last_layer + 1);
+    if (embeds) tensors.push_back(embedding_);
+    if (heads) tensors.push_back(head_);
+    return tensors;
   }
 
  private:
+  static v1::TensorBlob MakeTensor(const std::string& name) {
+    v1::TensorBlob tensor;
+    tensor.set_name(name);
+    tensor.set_sha256(Sha256Hex(name));
+    tensor.set_bytes(1);
+    return tensor;
+  }
+
   const ModelSpec spec_;
   const std::string config_json_ = "{}";
   const std::string weights_digest_ = kWeightsDigest;
+  const v1::TensorBlob embedding_;
+  const v1::TensorBlob head_;
+  std::vector<v1::TensorBlob> layers_;
 };
+
+v1::Plan NewPlan() {
+  v1::Plan plan;
+  plan.mutable_numerics_class()->set_name(kNumericsClass);
+  plan.add_pipelines();
+  return plan;
+}
+
+void AddStage(const std::string& node, uint32_t first_layer, uint32_t last_layer, v1::Plan* plan) {
+  v1::PlanStage* stage = OnlyPipeline(plan)->add_stages();
+  stage->add_ranks()->set_node(node);
+  stage->set_first_layer(first_layer);
+  stage->set_last_layer(last_layer);
+  stage->set_predicted_ms(0.2);
+}
 
 v1::Plan PlanOn(const Scenario& scenario, uint32_t stages, std::vector<Machine> machines,
                 Random* random) {
@@ -42,20 +84,31 @@ v1::Plan PlanOn(const Scenario& scenario, uint32_t stages, std::vector<Machine> 
     cuts.insert(random->Below(scenario.layers));
   }
   const std::vector<uint32_t> first_layers(cuts.begin(), cuts.end());
-  v1::Plan plan;
-  plan.mutable_numerics_class()->set_name(kNumericsClass);
-  v1::PlanPipeline* pipeline = plan.add_pipelines();
+  v1::Plan plan = NewPlan();
   for (uint32_t i = 0; i < stages; ++i) {
-    v1::PlanStage* stage = pipeline->add_stages();
-    stage->add_ranks()->set_node(NodeName(machines[i]));
-    stage->set_first_layer(first_layers[i]);
-    stage->set_last_layer(first_layers[i + 1] - 1);
-    stage->set_predicted_ms(0.2);
+    AddStage(NodeName(machines[i]), first_layers[i], first_layers[i + 1] - 1, &plan);
   }
   return plan;
 }
 
 }  // namespace
+
+std::string LayerTensor(uint32_t layer) { return "layers." + std::to_string(layer); }
+
+std::vector<std::string> LayerKeys(uint32_t layers) {
+  const SimModel model(layers);
+  std::vector<std::string> keys;
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    const bool embeds = layer == 0;
+    const bool heads = layer + 1 == layers;
+    std::vector<std::string> digests;
+    for (const v1::TensorBlob& tensor : model.StageTensors(layer, layer, embeds, heads)) {
+      digests.push_back(tensor.sha256());
+    }
+    keys.push_back(LayerWeightsKey(kNumericsClass, embeds, heads, std::move(digests)));
+  }
+  return keys;
+}
 
 std::shared_ptr<const DeployedModel> MakeSimModel(const Scenario& scenario) {
   return std::make_shared<SimModel>(scenario.layers);
@@ -74,6 +127,37 @@ v1::Plan DrawPlanOn(const Scenario& scenario, std::vector<Machine> machines, Ran
   return PlanOn(scenario, random->Between(1, most), std::move(machines), random);
 }
 
+absl::StatusOr<v1::Plan> PlanAsked(const Scenario& scenario, const std::vector<PlannerNode>& nodes,
+                                   const v1::LoadOptions& options) {
+  const auto is_there = [&](const std::string& name) {
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&](const PlannerNode& node) { return node.name == name; });
+  };
+  v1::Plan plan = NewPlan();
+  for (const v1::LoadOptions::PinnedLayers& pin : options.layers()) {
+    if (!is_there(pin.node())) {
+      return Error(absl::StatusCode::kNotFound, "NO_NODE", "there is no node " + pin.node());
+    }
+    AddStage(pin.node(), pin.first_layer(), pin.last_layer(), &plan);
+  }
+  if (options.layers().empty()) {
+    if (nodes.empty()) {
+      return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES", "no node is there");
+    }
+    const auto stages = std::min(scenario.stages, static_cast<uint32_t>(nodes.size()));
+    for (uint32_t i = 0; i < stages; ++i) {
+      AddStage(nodes[i].name, scenario.layers * i / stages, scenario.layers * (i + 1) / stages - 1,
+               &plan);
+    }
+  }
+  uint32_t most = 1;  // Layers of a stage, which is what a step waits for.
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    most = std::max(most, stage.last_layer() - stage.first_layer() + 1);
+  }
+  plan.set_predicted_tokens_per_s(100.0 / most);
+  return plan;
+}
+
 v1::Plan WithPages(v1::Plan plan, uint64_t kv_pages) {
   for (v1::PlanStage& stage : *OnlyPipeline(&plan)->mutable_stages()) {
     stage.clear_kv_pages();
@@ -87,6 +171,7 @@ v1::LoadOptions LoadOptionsOf(const Scenario& scenario, uint64_t kv_pages) {
   options.set_context(scenario.context);
   options.set_kv_tokens(kv_pages * kPageTokens);
   options.set_max_batch_tokens(scenario.max_batch_tokens);
+  options.set_standby(scenario.standby);
   options.set_recovery(scenario.moves ? v1::RECOVERY_MOVE : v1::RECOVERY_WAIT);
   return options;
 }

@@ -66,6 +66,7 @@ class SimStage {
   bool FlipBit(uint64_t random);
   void FailBackend();
   void Poison(uint64_t random);
+  void SpoilLayer(uint32_t layer) { shard_.SpoilLayer(layer); }
   void FailAtPoison() { shard_.FailAtToken(kPoisonToken); }
 
   // What it holds.

@@ -26,7 +26,7 @@ MembershipTimes TimesOf(const Scenario& scenario) {
 }  // namespace
 
 SimWorker::SimWorker(Cluster* cluster, Machine machine)
-    : cluster_(cluster), machine_(machine), name_(NodeName(machine)) {}
+    : cluster_(cluster), machine_(machine), name_(NodeName(machine)), cache_(cluster->world) {}
 
 void SimWorker::ReachProcess(uint64_t process, const std::function<void()>& what) {
   if (!up_ || process != process_) {
@@ -65,6 +65,13 @@ void SimWorker::Start() {
   wake_.reset();
   membership_ = std::make_unique<Membership>("the coordinator", TimesOf(world().scenario));
   stages_ = std::make_unique<NodeStages>(name_, static_cast<NodeHost*>(this));
+  cache_.BeginProcess();
+  loader_ = std::make_unique<SimLoader>(
+      cluster_, &cache_,
+      [this, process = process_](const std::function<void()>& what) {
+        ReachProcess(process, what);
+      },
+      [this] { return InUse(); });
   Drive();
 }
 
@@ -103,6 +110,7 @@ void SimWorker::Drive() {
         v1::WorkerMessage message;
         *message.mutable_heartbeat() = stages_->Heartbeat(step.term);
         Say(std::move(message));
+        TellOfCache();
         break;
       }
       case MembershipAct::kAskWhoAnswers:
@@ -117,6 +125,15 @@ void SimWorker::Drive() {
       case MembershipAct::kTellRenewed:
         break;
     }
+  }
+}
+
+void SimWorker::TellOfCache() {
+  if (!world().scenario.caches) {
+    return;
+  }
+  for (v1::WorkerMessage& message : cache_.Changes(incarnation_)) {
+    Say(std::move(message));
   }
 }
 
@@ -144,11 +161,13 @@ void SimWorker::Register() {
   message.mutable_register_()->set_address(name_);
   message.mutable_register_()->set_numerics(kNumericsClass);
   message.mutable_register_()->set_loads_beside(true);
+  message.mutable_register_()->set_memory_bytes(1 << 20);  // More than any stage weighs.
   Say(std::move(message));
 }
 
 // Drops every sequence and stage.
 void SimWorker::EndLife() {
+  loader_->EndLife();
   stages_->EndLife();
   life().EndStream();
   const absl::Status why = membership_->EndLife(stream_, world().now());
@@ -167,9 +186,15 @@ void SimWorker::OnMessage(uint64_t incarnation, const v1::CoordinatorMessage& me
     }
     membership_->OnMessage(message, world().now());
     CheckFence(message.fence());
-    const uint64_t loaded = LoadedEpoch(message.fence().deployment());
-    stages_->OnMessage(message);
-    if (message.has_fence()) CheckPlace(message.fence(), loaded);
+    if (message.has_keep_layer()) {
+      loader_->OnKeep(life(), message.keep_layer());
+    } else if (message.has_drop_layers()) {
+      loader_->OnDrop(message.drop_layers());
+    } else {
+      const uint64_t loaded = LoadedEpoch(message.fence().deployment());
+      stages_->OnMessage(message);
+      if (message.has_fence()) CheckPlace(message.fence(), loaded);
+    }
     Drive();
   });
 }
@@ -241,15 +266,59 @@ void SimWorker::Add(StageId stage, const v1::Load& load, StageId /*before*/) {
 }
 
 void SimWorker::BeginLoad(StageId stage) {
+  if (world().scenario.caches) {
+    LoadByCache(stage);
+    return;
+  }
   After(milliseconds(world().random.Between(5, 60)), [this, stage] {
     if (!stages_->Retired(stage)) {
-      EndLoad(stage);
+      EndLoad(stage, {});
     }
   });
 }
 
-void SimWorker::EndLoad(StageId stage) {
+// Not from inside the decision to load.
+void SimWorker::LoadByCache(StageId stage) {
+  After(milliseconds(1), [this, stage] {
+    if (stages_->Retired(stage)) {
+      return;
+    }
+    loader_->Load(
+        life(), placed_.at(stage).load, [this, stage] { return !stages_->Retired(stage); },
+        [this, stage](const SimLoader::Loaded& loaded) {
+          blobs_fetched_ += loaded.fetched;
+          EndLoad(stage, loaded);
+        });
+  });
+}
+
+SimCache::InUse SimWorker::InUse() const {
+  SimCache::InUse in_use;
+  for (const auto& [stage, placed] : placed_) {
+    for (LayerNeeds& needs : NeedsOf(placed.load)) {
+      in_use.insert(std::move(needs.key));
+      in_use.insert(needs.blobs.begin(), needs.blobs.end());
+    }
+  }
+  return in_use;
+}
+
+void SimWorker::OnBlobAsked(uint64_t incarnation, const std::string& sha256,
+                            const std::function<void(bool given, bool damaged)>& answer) {
+  Reach(incarnation, [this, sha256, answer] { loader_->Give(sha256, answer); });
+}
+
+void SimWorker::EndLoad(StageId stage, const SimLoader::Loaded& loaded) {
   Placed& placed = placed_.at(stage);
+  v1::LoadProgress progress;
+  progress.set_deployment(placed.load.deployment());
+  progress.set_epoch(placed.load.epoch());
+  if (!loaded.status.ok()) {
+    world().Tell(
+        [&] { return name_ + " cannot load its stage: " + std::string(loaded.status.message()); });
+    stages_->OnLoaded(stage, std::move(progress), loaded.status, 0);
+    return;
+  }
   const auto reach = [this, process = process_, stage](const auto& what) {
     ReachProcess(process, [this, stage, what] {
       if (const auto it = placed_.find(stage); it != placed_.end()) {
@@ -261,13 +330,13 @@ void SimWorker::EndLoad(StageId stage) {
   if (poison_ == FaultKind::kPoisonDevice) {
     placed.host->FailAtPoison();
   }
+  for (const uint32_t layer : loaded.damaged) {
+    placed.host->SpoilLayer(layer);
+  }
   world().Tell([&] {
     return name_ + " has loaded stage " + std::to_string(placed.load.stage()) + " of deployment " +
            std::to_string(placed.load.deployment());
   });
-  v1::LoadProgress progress;
-  progress.set_deployment(placed.load.deployment());
-  progress.set_epoch(placed.load.epoch());
   stages_->OnLoaded(stage, std::move(progress), absl::OkStatus(), 0);
 }
 

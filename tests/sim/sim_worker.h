@@ -16,6 +16,8 @@
 #include "strata/v1/membership.pb.h"
 #include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/sim_cache.h"
+#include "tests/sim/sim_loader.h"
 #include "tests/sim/sim_stage.h"
 #include "worker/node/membership.h"
 #include "worker/node/node_stages.h"
@@ -46,6 +48,13 @@ class SimWorker : private NodeHost {
   uint32_t TimesSlower() const { return world().now() < slow_until_ ? times_slower_ : 1; }
   void BreakControlStream();
 
+  // What its disk has of weights; and what its stages have loaded is not to be deleted there.
+  SimCache& cache() { return cache_; }
+  SimCache::InUse InUse() const;
+  // Blobs that stages of it have fetched since the start; those of layers that are kept are not
+  // among them.
+  uint64_t blobs_fetched() const { return blobs_fetched_; }
+
   // Faults of stage and device; false where there is nothing to damage.
   bool FlipBit(uint64_t random);
   bool FailBackend();
@@ -66,6 +75,9 @@ class SimWorker : private NodeHost {
   // Whom this worker's link of `open` led to has broken it.
   void OnLinkBroken(const v1::LinkOpen& open, const absl::Status& why);
   void OnFrame(uint64_t incarnation, const std::shared_ptr<const StepMessage>& frame);
+  // Another worker asks this life for a blob. There may be no answer.
+  void OnBlobAsked(uint64_t incarnation, const std::string& sha256,
+                   const std::function<void(bool given, bool damaged)>& answer);
   void OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64_t epoch);
 
   // Sequences and pages that the stage of a deployment holds; of all stages when `deployment` is 0.
@@ -88,6 +100,7 @@ class SimWorker : private NodeHost {
   void Drive();
   void WakeAt(TimePoint when);
   void Register();
+  void TellOfCache();
   void AskWhoAnswers();
   void OnAnswer(uint64_t asked, uint64_t found);
   void EndLife();
@@ -103,7 +116,8 @@ class SimWorker : private NodeHost {
   void BeginLoad(StageId stage) override;
   void TakeOff(StageId stage) override;
   void Fence(StageId stage, const v1::Fence& fence) override;
-  void EndLoad(StageId stage);
+  void LoadByCache(StageId stage);
+  void EndLoad(StageId stage, const SimLoader::Loaded& loaded);
 
   // A stage, from its Load on.
   struct Placed {
@@ -127,6 +141,9 @@ class SimWorker : private NodeHost {
   std::optional<TimePoint> wake_;
   uint64_t asked_ = 0;  // How often who answers.
   std::optional<FaultKind> poison_;
+  SimCache cache_;
+  std::unique_ptr<SimLoader> loader_;  // Of the process.
+  uint64_t blobs_fetched_ = 0;
   std::map<StageId, Placed> placed_;
 };
 

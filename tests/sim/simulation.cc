@@ -14,6 +14,7 @@
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_model.h"
 #include "tests/sim/sim_worker.h"
+#include "tests/sim/standby_check.h"
 
 namespace strata::sim {
 namespace {
@@ -54,6 +55,7 @@ class Simulation {
         },
         [] { return std::string("the ledger never got all pages back"); });
     CheckEmpty();
+    CheckStandby();
     return {world_.finding(), world_.counts, world_.events.ran(), world_.story()};
   }
 
@@ -145,6 +147,30 @@ class Simulation {
     }
   }
 
+  // A worker is lost for good, and its layers are kept elsewhere.
+  void CheckStandby() {
+    if (world_.scenario.standby == 0 || world_.failed()) {
+      return;
+    }
+    coordinator_.Calm();
+    WaitFor([this] { return KeptIsThere(cluster_); },
+            [] { return std::string("layers that are kept for losses are not there"); });
+    SimWorker* lost = world_.failed() ? nullptr : Expendable(cluster_);
+    if (lost == nullptr) {
+      return;
+    }
+    world_.Tell([&] { return lost->name() + " is lost for good"; });
+    const uint64_t fetched = BlobsFetched(cluster_);
+    lost->Stop(/*silent=*/true);
+    WaitFor([&] { return ServesWithout(cluster_, *lost); },
+            [] { return std::string("a lost node's layers went nowhere"); });
+    if (BlobsFetched(cluster_) != fetched) {
+      world_.Fail("the loss of " + lost->name() + " moved weights that were kept elsewhere");
+    }
+    world_.Count(Rule::kMovedNoWeights);
+    Probe();
+  }
+
   SimWorker* Target(const Fault& fault) {
     return cluster_.workers[fault.target % cluster_.workers.size()].get();
   }
@@ -152,6 +178,7 @@ class Simulation {
   void Strike(const Fault& fault);
   // Once there is a sequence to damage.
   void FlipBit(const Fault& fault);
+  void StrikeCache(const Fault& fault);
   void StrikeProcess(const Fault& fault);
   void CutOneWay(SimWorker* worker, Machine machine, const Fault& fault);
   void StopWorker(SimWorker* worker, const Fault& fault);
@@ -208,8 +235,29 @@ void Simulation::Strike(const Fault& fault) {
     case FaultKind::kPoisonProcess:
       Count(fault, Target(fault)->Poison(fault.kind));
       return;
+    case FaultKind::kDamageCache:
+    case FaultKind::kEvictCache:
+    case FaultKind::kFillDisk:
+    case FaultKind::kSpoilBlob:
+      StrikeCache(fault);
+      return;
     default:
       StrikeProcess(fault);
+  }
+}
+
+void Simulation::StrikeCache(const Fault& fault) {
+  SimWorker* worker = Target(fault);
+  world_.Tell([&] { return "FAULT: " + worker->name() + ": " + std::string(NameOf(fault.kind)); });
+  if (fault.kind == FaultKind::kDamageCache) {
+    Count(fault, worker->cache().Damage(fault.random));
+  } else if (fault.kind == FaultKind::kEvictCache) {
+    Count(fault, worker->cache().Evict(worker->InUse()) > 0);
+  } else if (fault.kind == FaultKind::kFillDisk) {
+    Count(fault, true);
+    worker->cache().Fill(world_.now() + fault.lasts);
+  } else {
+    worker->cache().SpoilNext();  // Counted when it strikes.
   }
 }
 

@@ -13,6 +13,7 @@
 #include "common/digest.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
+#include "worker/weights/cache_policy.h"
 
 namespace strata {
 namespace {
@@ -128,7 +129,7 @@ absl::Status ReadParts(const std::string& path, int fd, const std::string& table
         }
         crc = Crc32c(crc, out.data() + at, count);
       }
-      if (crc != GetLe32(table, part * sizeof(uint32_t))) {
+      if (!cache_policy::IsIntact(crc, GetLe32(table, part * sizeof(uint32_t)))) {
         corrupt = true;
       }
     }
@@ -206,7 +207,7 @@ absl::StatusOr<bool> PackedFiles::GetFile(const std::string& path, const PackedF
   }
   const uint32_t table_crc = GetLe32(table, table.size() - sizeof(uint32_t));
   table.resize(table.size() - sizeof(uint32_t));
-  if (TableCrc(form.key, table) != table_crc) {
+  if (!cache_policy::IsIntact(TableCrc(form.key, table), table_crc)) {
     return Corrupt(path, "has a wrong checksum");
   }
   bool mapped = false;

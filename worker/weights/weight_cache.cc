@@ -15,6 +15,7 @@
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "worker/weights/cache_policy.h"
 
 namespace strata {
 namespace {
@@ -168,7 +169,7 @@ absl::Status BlobWriter::Append(std::string_view data) {
 
 absl::Status BlobWriter::Commit() {
   const std::string digest = ToHex(sha_.Finish());
-  if (offset_ != blob_.bytes || digest != blob_.sha256) {
+  if (offset_ != blob_.bytes || !cache_policy::IsBlob(digest, blob_.sha256)) {
     unlink(partial_path_.c_str());
     MutexLock lock(&cache_->mutex_);
     cache_->EraseFile(partial_path_);
@@ -283,7 +284,7 @@ absl::StatusOr<std::unique_ptr<MappedBlob>> WeightCache::Map(const Blob& blob) {
     verified = verified_.count(blob.sha256) > 0;
   }
   if (mapped.ok() && !verified) {
-    if (const std::string digest = DigestOf(**mapped); digest != blob.sha256) {
+    if (const std::string digest = DigestOf(**mapped); !cache_policy::IsBlob(digest, blob.sha256)) {
       mapped = Error(absl::StatusCode::kDataLoss, "CACHE_CORRUPT", path + " has SHA-256 " + digest);
     }
   }

@@ -13,6 +13,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -129,6 +130,8 @@ class HashShard : public Shard {
   void FailAtToken(uint32_t token_id) { fail_token_ = token_id; }
   // Every Read fails.
   void FailReads(bool fail) { fail_reads_ = fail; }
+  // The weights of this layer are not the model's.
+  void SpoilLayer(uint32_t layer) { spoilt_layers_.insert(layer); }
   // The next Read fails, or the one behind so many others, after KV of the batch was written in
   // part.
   void FailNextRead(uint32_t others = 0) { fail_read_ = others + 1; }
@@ -224,6 +227,7 @@ class HashShard : public Shard {
       last_mlp_rows_ += layer + 1 == spec_.model.layers.size() ? batch_.rows : 0;
       for (uint32_t r = 0; r < batch_.rows; ++r) {
         rows_[r] = HashMlp(rows_[r], layer);
+        rows_[r].state ^= spoilt_layers_.contains(layer) ? 1 : 0;
         if (poison_.has_value() && *poison_ == std::pair(batch_.token_ids[r], layer)) {
           rows_[r].finite = false;
         }
@@ -401,6 +405,7 @@ class HashShard : public Shard {
   std::vector<std::function<absl::Status()>> pending_;
   std::optional<std::pair<uint32_t, uint32_t>> poison_;
   std::optional<uint32_t> fail_token_;
+  std::set<uint32_t> spoilt_layers_;
   uint32_t fail_read_ = 0;  // At the so many'th Read from now.
   bool fail_reads_ = false;
   bool failed_for_good_ = false;
