@@ -15,17 +15,6 @@ constexpr uint32_t kOrders = 64;
 // Times that are listed; above it, the smallest one is found by halving.
 constexpr double kMaxTimes = 1e6;
 
-bool AnyLinkBlocked(const PlacementProblem& problem) {
-  for (size_t i = 0; i <= problem.nodes(); ++i) {
-    for (size_t j = 0; j <= problem.nodes(); ++j) {
-      if (i != j && problem.HopMs(i, j) == kNever) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 // Equal layers and no blocked link: only numbers count, whatever the order of the nodes.
 Feasibility FitByNumbers(const PlacementProblem& problem) {
   const size_t n = problem.nodes();
@@ -42,10 +31,14 @@ Feasibility FitByNumbers(const PlacementProblem& problem) {
     middle[i] = problem.Capacity(i, false, false);
     sum += middle[i];
   }
+  std::vector<uint64_t> tails(n);
+  for (size_t last = 0; last < n; ++last) {
+    tails[last] = problem.Capacity(last, false, true);
+  }
   for (size_t first = 0; first < n; ++first) {
     const uint64_t head = problem.Capacity(first, true, false);
     for (size_t last = 0; last < n && head > 0; ++last) {
-      const uint64_t tail = problem.Capacity(last, false, true);
+      const uint64_t tail = tails[last];
       if (last == first || tail == 0 || layers < 2 ||
           sum - middle[first] - middle[last] + head + tail < layers) {
         continue;
@@ -255,7 +248,7 @@ double FirstByHalving(const PlacementProblem& problem, Holds holds) {
 }  // namespace
 
 Feasibility Feasible(const PlacementProblem& problem) {
-  if (problem.equal_layers() && !AnyLinkBlocked(problem)) {
+  if (problem.equal_layers() && !problem.AnyHopBlocked()) {
     return FitByNumbers(problem);
   }
   return problem.nodes() <= kCoverNodes ? Cover(problem) : Try(problem);

@@ -42,7 +42,7 @@ uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end) {
 
 PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
                                    const std::vector<size_t>& members, uint32_t max_batch_tokens,
-                                   uint32_t context, uint32_t sessions)
+                                   uint32_t context, uint32_t sessions, Links links)
     : layers_(static_cast<uint32_t>(model.spec.layers.size())),
       groups_(model.spec.kv_groups),
       page_bytes_(groups_.size(), std::vector<uint64_t>(1, 0)),
@@ -78,7 +78,9 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
                     a.ProductsPerKey() == first.ProductsPerKey();
   }
   AddNodeTimes(model, context);
-  AddLinks(cluster, members, model.spec.hidden);
+  if (links == Links::kAll) {
+    AddLinks(cluster, members, model.spec.hidden);
+  }
 }
 
 void PlacementProblem::AddOverheads(const PlannerModel& model, uint32_t context) {
@@ -126,6 +128,9 @@ void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context)
 void PlacementProblem::AddLinks(const PlannerCluster& cluster, const std::vector<size_t>& members,
                                 uint32_t hidden) {
   const size_t ends = members.size() + 1;
+  auto links = std::make_shared<AllLinks>();
+  links->hop_ms.reserve(ends * ends);
+  links->transfer_ms.reserve(ends * ends);
   const auto index = [&](size_t i) {
     return i < members.size() ? members[i] : cluster.nodes.size();
   };
@@ -135,10 +140,16 @@ void PlacementProblem::AddLinks(const PlannerCluster& cluster, const std::vector
       const bool control = from == coordinator() || to == coordinator();
       const double transfer =
           MsAt(control ? kControlBytes : hidden * sizeof(float), link.bytes_per_s);
-      transfer_ms_.push_back(from == to ? 0 : transfer);
-      hop_ms_.push_back(from == to ? kNever : std::max(link.latency_ms, 0.0) + transfer);
+      const double hop = from == to ? kNever : std::max(link.latency_ms, 0.0) + transfer;
+      links->transfer_ms.push_back(from == to ? 0 : transfer);
+      links->hop_ms.push_back(hop);
+      if (from != to) {
+        links->slowest_transfer_ms = std::max(links->slowest_transfer_ms, transfer);
+        links->any_cut = links->any_cut || hop == kNever;
+      }
     }
   }
+  links_ = std::move(links);
 }
 
 double PlacementProblem::StageMs(size_t node, uint32_t begin, uint32_t end) const {

@@ -33,10 +33,12 @@ class PlacementProblem {
  public:
   // `members` are indices into cluster.nodes; here they are 0 to members.size() - 1, and
   // coordinator() is one more. `context` tokens: decode is timed at half of it. Window groups get
-  // what `sessions` sequences of any length have of them.
+  // what `sessions` sequences of any length have of them. Without links only what a node alone can
+  // hold may be asked: they are as many as pairs of nodes.
+  enum class Links { kAll, kNone };
   PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
                    const std::vector<size_t>& members, uint32_t max_batch_tokens, uint32_t context,
-                   uint32_t sessions = 1);
+                   uint32_t sessions = 1, Links links = Links::kAll);
 
   size_t nodes() const { return nodes_.size(); }
   size_t coordinator() const { return nodes_.size(); }
@@ -75,11 +77,13 @@ class PlacementProblem {
   // kNever where the transfer alone takes longer than slowest_ms.
   double HopMs(size_t from, size_t to) const {
     const size_t i = from * (nodes() + 1) + to;
-    return transfer_ms_[i] <= slowest_ms ? hop_ms_[i] : kNever;
+    return links_->transfer_ms[i] <= slowest_ms ? links_->hop_ms[i] : kNever;
   }
   double TransferMs(size_t from, size_t to) const {
-    return transfer_ms_[from * (nodes() + 1) + to];
+    return links_->transfer_ms[from * (nodes() + 1) + to];
   }
+  // Whether a hop between two of them is kNever.
+  bool AnyHopBlocked() const { return links_->any_cut || links_->slowest_transfer_ms > slowest_ms; }
 
   // For equal layers: the most layers that the node can take in a role.
   uint32_t Capacity(size_t node, bool first, bool last) const;
@@ -142,8 +146,14 @@ class PlacementProblem {
   }
   std::vector<NodeOverheads> overheads_;
   std::shared_ptr<const PlannerModel> model_;  // For what hosts stage; null: no host is limited.
-  std::vector<double> hop_ms_;                 // [from][to], the coordinator last.
-  std::vector<double> transfer_ms_;
+  // [from][to], the coordinator last.
+  struct AllLinks {
+    std::vector<double> hop_ms;
+    std::vector<double> transfer_ms;
+    double slowest_transfer_ms = 0;
+    bool any_cut = false;  // Its hop is kNever, whatever slowest_ms.
+  };
+  std::shared_ptr<const AllLinks> links_;  // Copies share them.
 };
 
 }  // namespace strata

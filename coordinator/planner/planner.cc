@@ -78,15 +78,16 @@ class Planner {
     return candidates;
   }
 
-  PlacementProblem ProblemOf(const std::vector<size_t>& members) const {
+  using Links = PlacementProblem::Links;
+  PlacementProblem ProblemOf(const std::vector<size_t>& members, Links links = Links::kAll) const {
     PlacementProblem problem(cluster_, model_, members, options_.max_batch_tokens(), context_,
-                             sessions_);
+                             sessions_, links);
     problem.pages = wanted_pages_;
     return problem;
   }
 
   absl::StatusOr<v1::Plan> Choose(const std::vector<size_t>& candidates) {
-    RETURN_IF_ERROR(CheckTarget(ProblemOf(candidates)));
+    RETURN_IF_ERROR(CheckTarget(ProblemOf(candidates, Links::kNone)));
     std::map<std::string, std::vector<size_t>> classes;
     for (const size_t i : candidates) {
       classes[cluster_.nodes[i].numerics].push_back(i);
@@ -98,7 +99,7 @@ class Planner {
     };
     std::optional<Best> best;
     for (const auto& [numerics, members] : classes) {
-      const PlacementProblem all = ProblemOf(members);
+      const PlacementProblem all = ProblemOf(members, Links::kNone);
       std::vector<size_t> useful;
       for (size_t i = 0; i < members.size(); ++i) {
         if (all.Useful(i)) {

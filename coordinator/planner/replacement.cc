@@ -1,6 +1,7 @@
 #include "coordinator/planner/replacement.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,13 +46,14 @@ class Search {
     for (const v1::PlanStage& stage : OnlyPipeline(request.before).stages()) {
       parts_.push_back({OnlyRank(stage).node(), stage.first_layer(), stage.last_layer()});
     }
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (Find(parts_[i].node) == nullptr) lost_.push_back(i);
+    }
+    const uint64_t least = LeastLostBytes();
     for (const PlannerNode& node : request.nodes) {
       const bool used = std::any_of(parts_.begin(), parts_.end(),
                                     [&](const Part& part) { return part.node == node.name; });
-      if (!used) spares_.push_back(&node);
-    }
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      if (Find(parts_[i].node) == nullptr) lost_.push_back(i);
+      if (!used && node.free_bytes >= least) spares_.push_back(&node);
     }
     // Those that have most of what is lost packed, and of these the fastest, first.
     std::stable_sort(spares_.begin(), spares_.end(),
@@ -123,6 +125,19 @@ class Search {
       if (node.name == name) return &node;
     }
     return nullptr;
+  }
+
+  // The weights of the smallest lost part: what has no memory for those is no spare.
+  uint64_t LeastLostBytes() const {
+    uint64_t least = std::numeric_limits<uint64_t>::max();
+    for (const size_t lost : lost_) {
+      uint64_t bytes = 0;
+      for (uint32_t layer = parts_[lost].first_layer; layer <= parts_[lost].last_layer; ++layer) {
+        bytes += layer < request_.layer_bytes.size() ? request_.layer_bytes[layer] : 0;
+      }
+      least = std::min(least, bytes);
+    }
+    return lost_.empty() ? 0 : least;
   }
 
   // How many of the lost layers a node has packed.

@@ -62,7 +62,8 @@ ScaleMachines::ScaleMachines(uint32_t workers, uint32_t pipelines, uint32_t stag
   v1::Plan first;
   for (uint64_t step = uint64_t{1} << 36; step > 0; step /= 2) {
     worker_bytes_ += step;
-    PlannerCluster cluster = ClusterFor(0);
+    PlannerCluster cluster;
+    cluster.nodes = NodesFor(0);
     cluster.nodes.resize(stages);
     cluster.links.assign(stages + 1, std::vector<PlannerLink>(stages + 1, kLan));
     if (absl::StatusOr<v1::Plan> plan = MakePlan(cluster, model_, pinned); plan.ok()) {
@@ -108,13 +109,13 @@ void ScaleMachines::Return(uint32_t worker) {
   }
 }
 
-PlannerCluster ScaleMachines::ClusterFor(uint32_t pipeline) const {
-  PlannerCluster cluster;
+std::vector<PlannerNode> ScaleMachines::NodesFor(uint32_t pipeline) const {
+  std::vector<PlannerNode> nodes;
   for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
     if (workers_[worker].away) {
       continue;
     }
-    PlannerNode& node = cluster.nodes.emplace_back();
+    PlannerNode& node = nodes.emplace_back();
     node.name = NameOf(worker);
     node.numerics = "cpu-2";
     // What serves another pipeline is full.
@@ -122,14 +123,18 @@ PlannerCluster ScaleMachines::ClusterFor(uint32_t pipeline) const {
     node.read_bytes_per_s = 20e9 + 1e9 * (worker % 7);
     node.flops_per_s = 200e9;
   }
-  const size_t ends = cluster.nodes.size() + 1;
-  cluster.links.assign(ends, std::vector<PlannerLink>(ends, kLan));
-  return cluster;
+  return nodes;
 }
 
 absl::Status ScaleMachines::Replace(uint32_t pipeline) {
   const std::clock_t began = std::clock();
-  const PlannerCluster left = ClusterFor(pipeline);
+  PlannerCluster left;
+  left.nodes = NodesFor(pipeline);
+  // All links are alike, and those of more nodes do: to make them for each plan takes longer than
+  // the plan.
+  left.links.swap(links_);
+  const size_t ends = workers_.size() + 1;
+  left.links.resize(left.nodes.size() + 1, std::vector<PlannerLink>(ends, kLan));
   const absl::StatusOr<v1::Plan> plan =
       PlanReplacement({.before = plans_[pipeline],
                        .nodes = left.nodes,
@@ -140,6 +145,7 @@ absl::Status ScaleMachines::Replace(uint32_t pipeline) {
                          asked.options = options;
                          return MakePlan(left, model_, asked);
                        }});
+  links_.swap(left.links);
   planning_s_ += static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   if (!plan.ok()) {
     return plan.status();

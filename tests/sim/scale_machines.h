@@ -41,13 +41,15 @@ class ScaleMachines {
 
   static std::string NameOf(uint32_t worker);
   static uint32_t NumberOf(const std::string& name);
-  PlannerCluster ClusterFor(uint32_t pipeline) const;
+  // Those that are there, as they are for this pipeline.
+  std::vector<PlannerNode> NodesFor(uint32_t pipeline) const;
 
   PlannerModel model_;
   PlannerRequest request_;
   uint64_t worker_bytes_ = 0;
   std::vector<Worker> workers_;
-  std::vector<v1::Plan> plans_;  // By pipeline.
+  std::vector<std::vector<PlannerLink>> links_;  // Of the last plan's cluster.
+  std::vector<v1::Plan> plans_;                  // By pipeline.
   double planning_s_ = 0;
 };
 

@@ -131,6 +131,16 @@ TEST(Replacement, TheFasterSpareIsTaken) {
   EXPECT_EQ(Placed(plan.value()), "a:0-5,fast:6-11");
 }
 
+TEST(Replacement, ManyFasterNodesWithoutMemoryDoNotHideTheOneThatHasRoom) {
+  std::vector<PlannerNode> nodes = {MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
+                                    MakeNode("room", 8 * kGiB, 40, 1000)};
+  for (int i = 0; i < 100; ++i) {
+    nodes.push_back(MakeNode("full-" + std::to_string(i), kMiB, 60, 2000));
+  }
+  Replacing r(std::move(nodes));
+  EXPECT_EQ(Placed(r.Without(r.Before({{"a", 5}, {"b", 11}}), {"b"}).value()), "a:0-5,room:6-11");
+}
+
 TEST(Replacement, WithoutASpareTheNeighboursTakeTheLayers) {
   Replacing r({MakeNode("a", 8 * kGiB, 40, 1000), MakeNode("b", 8 * kGiB, 40, 1000),
                MakeNode("c", 8 * kGiB, 40, 1000)});
