@@ -1,8 +1,10 @@
 #include "cli/command.h"
 
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <utility>
 
+#include "common/names.h"
 #include "common/status.h"
 
 namespace strata::cli {
@@ -49,8 +51,32 @@ std::string Context::Setting(const std::string& flag_value, const char* variable
   return environment_.variable ? environment_.variable(variable).value_or("") : "";
 }
 
+std::string Context::ConfigDir() const {
+  const std::string config = Setting("", "XDG_CONFIG_HOME");
+  const std::string home = Setting("", "HOME");
+  return !config.empty() ? config + "/strata" : !home.empty() ? home + "/.config/strata" : "";
+}
+
+std::string Context::UserName() const {
+  const std::string name = Setting(Setting("", "USER"), "LOGNAME");
+  return CheckNodeName(name).ok() ? name : "me";
+}
+
+std::string Context::LoggedInAt() const {
+  if (!Setting(coordinator_flag_, "STRATA_COORDINATOR").empty() || ConfigDir().empty()) {
+    return "";
+  }
+  std::ifstream in(ConfigDir() + "/coordinator");
+  std::string address;
+  std::getline(in, address);
+  return address;
+}
+
 std::string Context::coordinator() const {
-  const std::string address = Setting(coordinator_flag_, "STRATA_COORDINATOR");
+  std::string address = Setting(coordinator_flag_, "STRATA_COORDINATOR");
+  if (address.empty()) {
+    address = LoggedInAt();
+  }
   return address.empty() ? kDefaultCoordinator : address;
 }
 
@@ -58,6 +84,9 @@ absl::StatusOr<std::unique_ptr<sdk::Client>> Context::Connect() const {
   sdk::ClientOptions options;
   options.coordinator = coordinator();
   options.tls_dir = Setting(tls_dir_flag_, "STRATA_TLS_DIR");
+  if (options.tls_dir.empty() && !LoggedInAt().empty()) {
+    options.tls_dir = ConfigDir() + "/tls";
+  }
   options.api_key = Setting("", "STRATA_API_KEY");
   auto client = sdk::Client::Connect(options);
   if (ReasonOf(client.status()) == "BAD_ADDRESS") {
@@ -93,8 +122,8 @@ void CommandTree::AddGlobalOptions() {
   const std::string group = "Global options";
   for (CLI::App* app : apps_) {
     app->add_option("--coordinator", context_->coordinator_flag_,
-                    "The cluster's coordinator; default 127.0.0.1:7070\n"
-                    "(environment: STRATA_COORDINATOR)")
+                    "The cluster's coordinator; default that of a login, else\n"
+                    "127.0.0.1:7070 (environment: STRATA_COORDINATOR)")
         ->type_name("HOST:PORT")
         ->group(group);
     app->add_option("--tls-dir", context_->tls_dir_flag_,

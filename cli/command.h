@@ -29,12 +29,21 @@ class Context {
   bool json() const { return json_; }
   std::string coordinator() const;
 
-  // The coordinator that flags and environment name. Connects at the first call.
+  // Where `strata login` keeps what it gets; "" where the user has no home.
+  std::string ConfigDir() const;
+  // What the user is called here; "me" where nobody says.
+  std::string UserName() const;
+
+  // The coordinator that flags and environment name, else that of `strata login`. Connects at the
+  // first call.
   absl::StatusOr<std::unique_ptr<sdk::Client>> Connect() const;
 
  private:
   friend class CommandTree;
   std::string Setting(const std::string& flag_value, const char* variable) const;
+  // The address that `strata login` got; "" where flags or environment name one, or nobody logged
+  // in.
+  std::string LoggedInAt() const;
 
   const Environment& environment_;
   std::string coordinator_flag_;
@@ -98,6 +107,9 @@ void AddChatCommand(CommandTree* tree);
 void AddSessionCommands(CommandTree* tree);
 void AddKeyCommands(CommandTree* tree);
 void AddClusterCommands(CommandTree* tree);
+void AddNodeTokenCommand(CommandTree* tree, CLI::App* node);
+void AddPersonTokenCommand(CommandTree* tree, CLI::App* cluster);
+void AddLoginCommand(CommandTree* tree);
 void AddBenchCommand(CommandTree* tree);
 
 }  // namespace strata::cli

@@ -225,6 +225,7 @@ void AddClusterCommands(CommandTree* tree) {
       "cluster", "A cluster's certificates: with them nothing travels in plain text");
   AddInit(tree, group);
   AddCertificate(tree, group);
+  AddPersonTokenCommand(tree, group);
 }
 
 }  // namespace strata::cli

@@ -1,6 +1,5 @@
 // strata node.
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -12,7 +11,6 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
-#include "strata/v1/joining.pb.h"
 
 namespace strata::cli {
 namespace {
@@ -136,58 +134,6 @@ absl::Status RemoveNode(const Context& context, const std::string& name, bool fo
   return absl::OkStatus();
 }
 
-struct TokenFlags {
-  std::string expires = "1h";
-  std::string host;
-  std::optional<uint32_t> uses;
-};
-
-absl::Status MakeToken(const Context& context, const TokenFlags& flags) {
-  const auto expires = ParseDuration(flags.expires);
-  if (!expires.ok() || *expires < std::chrono::seconds(1)) {
-    return UsageError("--expires " + flags.expires + ": write a time like 30m or 24h");
-  }
-  v1::CreateTokenRequest request;
-  request.set_role(v1::CERTIFICATE_ROLE_WORKER);
-  request.set_expires_s(
-      static_cast<uint64_t>(std::chrono::ceil<std::chrono::seconds>(*expires).count()));
-  request.set_uses(flags.uses.value_or(1));
-  request.set_host(flags.host);
-  ASSIGN_OR_RETURN(const auto client, context.Connect());
-  ASSIGN_OR_RETURN(const v1::CreateTokenResponse made, client->CreateToken(request));
-  const std::string command = "strata-worker join ";
-  if (context.json()) {
-    WriteJson({{"token", made.token()},
-               {"command", command + made.token()},
-               {"expires_at", made.expires_at()},
-               {"uses", made.uses()}},
-              &context.out());
-    return absl::OkStatus();
-  }
-  context.out() << command << made.token() << "\n";
-  context.err() << "run this on the other machine within " << flags.expires << "; it is good for "
-                << Counted(made.uses(), "machine") << "\n";
-  return absl::OkStatus();
-}
-
-void AddTokenCommand(CommandTree* tree, CLI::App* group) {
-  auto flags = std::make_shared<TokenFlags>();
-  CLI::App* token = tree->AddLeaf(
-      group, "token", "Print the command by which another machine joins",
-      "  strata node token\n"
-      "  strata node token --expires 24h --uses 8\n"
-      "The coordinator signs with the authority of its --authority. Whoever has the token may\n"
-      "join with it until it lapses or is used up; a coordinator that restarts forgets it.",
-      [flags](Context& context) { return MakeToken(context, *flags); });
-  AddText(token, "--expires", &flags->expires, "TIME",
-          "Until when it is good, at most 720h; default 1h");
-  AddCount(token, "--uses", &flags->uses, 1, 10'000, "How many may join by it; default 1");
-  AddText(
-      token, "--host", &flags->host, "HOST",
-      "By which that machine dials the coordinator; default\nthe one it listens on, or the first "
-      "of its certificate");
-}
-
 }  // namespace
 
 void AddNodeCommands(CommandTree* tree) {
@@ -227,7 +173,7 @@ void AddNodeCommands(CommandTree* tree) {
   AddNodeName(remove, "NODE", name.get(), help)->required(false);
   remove->add_flag("--force", *force, "Cancel what uses it");
   remove->add_flag("--gone", *gone, "All that left and that no model has layers on");
-  AddTokenCommand(tree, group);
+  AddNodeTokenCommand(tree, group);
 }
 
 }  // namespace strata::cli

@@ -178,6 +178,7 @@ int RunCli(const std::vector<std::string>& args, const Environment& environment)
   AddSessionCommands(&tree);
   AddKeyCommands(&tree);
   AddClusterCommands(&tree);
+  AddLoginCommand(&tree);
   AddBenchCommand(&tree);
   tree.AddGlobalOptions();
 

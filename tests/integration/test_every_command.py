@@ -10,7 +10,7 @@ from cluster import BIN, GIVE_UP_S, RECALL, Cluster
 
 # What `path` needs beside its name, by the words of its usage line.
 VALUES = {"PATH": RECALL, "ORG/NAME": "org/name", "MODEL": "recall", "NODE": "w0", "ID": "some-id",
-          "PROMPT": "Hello", "MESSAGE": "Hello", "ROLE": "client", "NAME": "alice"}
+          "PROMPT": "Hello", "MESSAGE": "Hello", "ROLE": "client", "NAME": "alice", "TOKEN": "strata-join-1.AA"}
 
 
 def strata(*arguments, coordinator=None):
@@ -35,7 +35,7 @@ def leaves(*path):
 
 COMMANDS = leaves()
 # These work on files alone.
-LOCAL = {"cluster init", "cluster certificate"}
+LOCAL = {"cluster init", "cluster certificate", "login"}
 NAMES = [" ".join(path) for path in COMMANDS]
 
 
@@ -67,7 +67,7 @@ def test_the_promised_commands_are_there():
                           "model remove", "model load", "model unload", "model resize",
                           "model check", "plan",
                           "generate", "chat", "session list", "session cancel", "key create",
-                          "key list", "key revoke", "bench", "cluster init", "cluster certificate"}
+                          "key list", "key revoke", "bench", "cluster init", "cluster certificate", "cluster token", "login"}
 
 
 @each
@@ -114,7 +114,7 @@ def test_json_is_one_document_for_every_command(tmp_path):
                  "model list", "model show", "plan", "model load", "generate", "chat",
                  "session list", "bench", "model check", "model resize", "model move", "model unload", "model remove",
                  "key create", "key list"]
-        fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0", "node token": "--authority",
+        fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0", "node token": "--authority", "cluster token": "--authority",
                  "key revoke": "some-id"}
         assert set(order) | set(fails) | LOCAL == set(NAMES), "a new command: give it a place in `order` or `fails`"
         for name in order:

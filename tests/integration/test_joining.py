@@ -156,6 +156,40 @@ def test_the_port_for_joining_gives_nothing_else(house):
     assert refused.returncode == 1 and "does not know this call" in refused.stderr, refused.stderr
 
 
+def test_a_person_logs_in_and_is_known_from_then_on(house, tmp_path):
+    printed = house.strata("cluster", "token", "operator")
+    assert printed.returncode == 0, printed.stderr
+    words = printed.stdout.split()
+    assert words[:2] == ["strata", "login"]
+    environment = {"HOME": str(tmp_path / "home"), "USER": "alice", "PATH": "/usr/bin:/bin"}
+
+    def alice(*arguments):
+        return subprocess.run([BIN / "strata", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env=environment, timeout=GIVE_UP_S)
+
+    logged_in = alice(*words[1:])
+    assert logged_in.returncode == 0, logged_in.stderr
+    assert f"you are alice, operator of the cluster home at {house.address}" in logged_in.stdout
+    # Neither an address nor a folder is named any more.
+    listed = alice("node", "list", "--json")
+    assert listed.returncode == 0 and json.loads(listed.stdout) == {"nodes": []}, listed.stderr
+    # Who names another coordinator does not show it this certificate.
+    assert alice("status", "--coordinator", house.address).returncode == 1
+    exported = re.search(r"export STRATA_COORDINATOR=(\S+) STRATA_TLS_DIR=(\S+)", logged_in.stdout)
+    assert exported[1] == house.address and run("strata", "status", "--coordinator", exported[1], "--tls-dir",
+                                               exported[2]).returncode == 0
+
+
+def test_tokens_are_for_what_they_were_made_for(house, tmp_path):
+    person = house.strata("cluster", "token", "client", "--json")
+    refused = house.join(json.loads(person.stdout)["token"])
+    assert refused.returncode == 2 and "for a person" in refused.stderr
+    refused = run("strata", "login", house.token(), "--dir", tmp_path / "me")
+    assert refused.returncode == 2 and "strata-worker join" in refused.stderr
+    wrong = house.strata("cluster", "token", "worker")
+    assert wrong.returncode == 2 and "strata node token" in wrong.stderr
+
+
 def test_what_worker_toml_says_besides_stays(house):
     folder = house.folder / "w0"
     folder.mkdir()

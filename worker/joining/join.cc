@@ -1,14 +1,11 @@
 #include "worker/joining/join.h"
 
 #include <grp.h>
-#include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -19,22 +16,17 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/certificates/authority.h"
 #include "common/certificates/join_token.h"
 #include "common/certificates/tls_folder.h"
+#include "common/joining/ask_to_join.h"
 #include "common/names.h"
 #include "common/platform/addresses.h"
 #include "common/platform/platform.h"
-#include "common/rpc/connection_probe.h"
-#include "common/rpc/status.h"
-#include "common/rpc/tls_files.h"
-#include "common/rpc/transport.h"
 #include "common/shell_word.h"
 #include "common/status.h"
-#include "strata/v1/joining.grpc.pb.h"
 #include "worker/joining/config_file.h"
 
 extern char** environ;
@@ -44,7 +36,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kPatience{15};
 constexpr char kUnit[] = "strata-worker.service";
 // Whose processes the packages' units are.
 constexpr char kGroup[] = "strata";
@@ -52,39 +43,6 @@ constexpr char kGroup[] = "strata";
 absl::Status FileFailed(const std::string& what) {
   return Error(absl::StatusCode::kInternal, "FILE_FAILED", what)
       .Hint("run this as root, or give --config-dir a folder that this user may write to");
-}
-
-// The key that this machine joined with before, or a new one.
-absl::StatusOr<std::string> KeyOf(const std::string& tls_dir) {
-  std::ifstream in(tls_dir + "/key.pem", std::ios::binary);
-  const std::string before((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  return MakeCertificateRequest(before).ok() ? before : MakePrivateKey();
-}
-
-absl::StatusOr<v1::JoinResponse> Ask(const v1::JoinToken& token, const v1::JoinRequest& request) {
-  auto authority = FetchAuthority(token.join_address(),
-                                  absl::BytesToHexString(token.authority_sha256()), kPatience);
-  if (!authority.ok()) {
-    return Annotate(authority.status(), "cannot join at " + token.join_address());
-  }
-  const auto channel = Transport::TrustingOnly(*authority).MakeChannel(token.join_address());
-  const auto stub = v1::JoiningService::NewStub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  v1::JoinResponse response;
-  const absl::Status status = FromGrpc(stub->Join(&context, request, &response));
-  if (!status.ok()) {
-    return ReasonOf(status).empty() ? Annotate(status, "cannot join at " + token.join_address())
-                                    : status;
-  }
-  // Whoever answered has the authority's name, and says that this is its certificate.
-  if (response.authority() != *authority) {
-    return Error(absl::StatusCode::kInternal, "TLS_WRONG_CA",
-                 "the coordinator answered with another authority than it shows");
-  }
-  RETURN_IF_ERROR(CheckPeerCertificate(response.authority(), response.certificate(), "",
-                                       "the certificate that the coordinator made"));
-  return response;
 }
 
 // The group whose services may read the key; none where there is no such group, or this is not
@@ -187,13 +145,12 @@ absl::StatusOr<Joined> JoinCluster(const JoinOptions& options) {
     return FileFailed("cannot write to " + options.config_dir + ": " +
                       (error ? error.message() : std::strerror(errno)));
   }
-  ASSIGN_OR_RETURN(const std::string key, KeyOf(joined.tls_dir));
+  ASSIGN_OR_RETURN(const std::string key, KeyToJoinWith(joined.tls_dir));
   v1::JoinRequest request;
-  request.set_secret(token.secret());
   ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeCertificateRequest(key));
   request.set_name(options.name);
   request.mutable_hosts()->Assign(options.hosts.begin(), options.hosts.end());
-  ASSIGN_OR_RETURN(const v1::JoinResponse response, Ask(token, request));
+  ASSIGN_OR_RETURN(const v1::JoinResponse response, AskToJoin(token, request));
   joined.cluster = response.cluster();
   RETURN_IF_ERROR(WriteTlsFolder(
       joined.tls_dir,
