@@ -6,8 +6,11 @@
 A model is on two of three workers of one thread each, and moves to and fro between the second and
 the third while clients stream answers: its weights are packed in both caches by then. Of each move
 the longest gap that any client saw is divided by the median time between tokens outside of moves.
+What of it passed until all stages had acknowledged their fence and were linked is the coordinator's
+log's; the rest is computing the answers again.
 """
 import argparse
+import datetime
 import http.client
 import json
 import pathlib
@@ -60,6 +63,18 @@ class Client(threading.Thread):
                 for earlier, later in zip(list(answer), list(answer)[1:]) if later > begin and earlier < end]
 
 
+def linking_ms(log):
+    """Of each switch in a coordinator's log: from its beginning until all stages were linked."""
+    taken, began = [], None
+    for line in log.splitlines():
+        if "requests go on on other nodes" in line:
+            began = datetime.datetime.fromisoformat(line.split()[0])
+        elif "the model is ready" in line and began:
+            taken.append((datetime.datetime.fromisoformat(line.split()[0]) - began).total_seconds() * 1e3)
+            began = None
+    return taken
+
+
 def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
@@ -98,10 +113,12 @@ def measure(arguments, folder):
             moved.append(max(gap for client in clients for gap in client.gaps(begin, end + QUIET_S)))
         for client in clients:
             client.stops = True
+        linking = linking_ms(cluster.coordinator.text())[-arguments.moves:]
     step = statistics.median(steady)
     ratios = [gap / step for gap in moved]
     return {"clients": arguments.clients, "moves": arguments.moves, "step_ms": step,
             "gap_ms": {"p50": statistics.median(moved), "p95": percentile(moved, 0.95)},
+            "linking_ms": {"p50": statistics.median(linking), "p95": percentile(linking, 0.95)},
             "steps": {"p50": statistics.median(ratios), "p95": percentile(ratios, 0.95)}}
 
 
@@ -122,6 +139,7 @@ def main():
     print(f"{result['clients']} clients, {result['moves']} moves; a token every {result['step_ms']:.2f} ms between them")
     print(f"longest gap of a move: median {result['gap_ms']['p50']:.1f} ms = {result['steps']['p50']:.1f} steps,"
           f" p95 {result['gap_ms']['p95']:.1f} ms = {result['steps']['p95']:.1f} steps")
+    print(f"until the stages were linked: median {result['linking_ms']['p50']:.1f} ms, p95 {result['linking_ms']['p95']:.1f} ms")
 
 
 if __name__ == "__main__":
