@@ -12,6 +12,7 @@
 #include "common/mutex.h"
 #include "common/rpc/io_loop.h"
 #include "common/rpc/io_unary.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/shard.grpc.pb.h"
@@ -228,9 +229,17 @@ class LinkService::Impl {
       delete this;
     }
 
+    absl::StatusOr<std::shared_ptr<LinkSink>> OpenAsPeer(const v1::LinkOpen& open) {
+      RETURN_IF_ERROR(CheckPeerRole(context_, CallFor::kMembers));
+      if (!open.from_node().empty()) {
+        RETURN_IF_ERROR(CheckPeerIsNode(context_, open.from_node()));
+      }
+      return service_->Open(open, context_.peer(), link_);
+    }
+
     void Open(const v1::LinkOpen& open) {
       from_ = "link from " + (open.from_node().empty() ? "the coordinator" : open.from_node());
-      auto sink = service_->Open(open, context_.peer(), link_);
+      auto sink = OpenAsPeer(open);
       if (!sink.ok()) {
         EndLink(sink.status());
         return;

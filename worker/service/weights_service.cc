@@ -10,6 +10,7 @@
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/call_threads.h"
 #include "common/rpc/io_loop.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
@@ -71,7 +72,11 @@ class WeightsService::Impl {
 
   grpc::Status FetchBlob(CallContext* context, const v1::FetchBlobRequest* request,
                          CallWriter<v1::FetchBlobChunk>* writer) {
-    if (absl::Status asked = CheckAsked(*request); !asked.ok()) {
+    absl::Status asked = CheckPeerRole(context->grpc(), CallFor::kMembers);
+    if (asked.ok()) {
+      asked = CheckAsked(*request);
+    }
+    if (!asked.ok()) {
       return ToGrpc(asked);
     }
     const auto blob = Find(request->sha256());

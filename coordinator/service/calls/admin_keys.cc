@@ -3,7 +3,9 @@
 #include <optional>
 #include <utility>
 
+#include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
+#include "common/status.h"
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/authorization.h"
 
@@ -32,6 +34,9 @@ v1::Key KeyMessage(const StoredKey& key) {
 
 absl::StatusOr<std::shared_ptr<Caller>> AdminServiceImpl::Authenticate(CallContext* context,
                                                                        OperatorCall call) {
+  // What a key that is no admin key opens is for clients, too.
+  RETURN_IF_ERROR(CheckPeerRole(
+      context->grpc(), call == OperatorCall::kOwn ? CallFor::kUsers : CallFor::kOperators));
   return coordinator_->keys()->AuthenticateOperator(AuthorizationOf(context->grpc()), call,
                                                     UnixNow());
 }

@@ -11,6 +11,7 @@
 
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/io_answers.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "coordinator/service/calls/authorization.h"
@@ -58,7 +59,7 @@ class InferenceServiceImpl::GenerateCall final
     new GenerateCall(service_, loop());
     Coordinator* const coordinator = service_->coordinator_;
     const TimePoint now = coordinator->Now();
-    auto caller = coordinator->Authenticate(AuthorizationOf(context()));
+    auto caller = service_->Authenticate(context());
     GenerationOptions options{.deadline = DeadlineOf(context(), now)};
     options.times.arrived = now;
     if (caller.ok()) {
@@ -95,6 +96,12 @@ InferenceServiceImpl::InferenceServiceImpl(Coordinator* coordinator, InferenceOp
       texts_(options.texts != nullptr ? options.texts : NewTextThreads(options.max_waiting_calls)) {
 }
 
+absl::StatusOr<std::shared_ptr<Caller>> InferenceServiceImpl::Authenticate(
+    const grpc::ServerContext& context) {
+  RETURN_IF_ERROR(CheckPeerRole(context, CallFor::kUsers));
+  return coordinator_->Authenticate(AuthorizationOf(context));
+}
+
 grpc::Service* InferenceServiceImpl::NewService() {
   service_ = std::make_unique<v1::InferenceService::AsyncService>();
   return service_.get();
@@ -110,11 +117,11 @@ void InferenceServiceImpl::Serve(IoLoop* loop) {
         return texts_->Run(caller.ok() ? KeyOf(caller->get()) : "", bytes, std::move(handler));
       });
   text.Serve(&Async::RequestTokenize, [this](auto* call, const auto* request, auto* response) {
-    const absl::Status known = coordinator_->Authenticate(AuthorizationOf(call->grpc())).status();
+    const absl::Status known = Authenticate(call->grpc()).status();
     return ToGrpc(known.ok() ? Tokenize(*request, response) : known);
   });
   text.Serve(&Async::RequestDetokenize, [this](auto* call, const auto* request, auto* response) {
-    const absl::Status known = coordinator_->Authenticate(AuthorizationOf(call->grpc())).status();
+    const absl::Status known = Authenticate(call->grpc()).status();
     return ToGrpc(known.ok() ? Detokenize(*request, response) : known);
   });
 }

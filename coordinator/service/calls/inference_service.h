@@ -39,6 +39,8 @@ class InferenceServiceImpl final : public IoService {
  private:
   class GenerateCall;
 
+  // Whose call it is, by its certificate and its key.
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(const grpc::ServerContext& context);
   absl::Status Tokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response);
   absl::Status Detokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response);
 

@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "common/printable.h"
 #include "common/rpc/address.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
 #include "common/rpc/tls_files.h"
 #include "common/status.h"
@@ -128,6 +129,9 @@ void TokenServiceImpl::Serve(IoLoop* loop) {
 grpc::Status TokenServiceImpl::CreateToken(CallContext* context,
                                            const v1::CreateTokenRequest* request,
                                            v1::CreateTokenResponse* response) {
+  if (const absl::Status may = CheckPeerRole(context->grpc(), CallFor::kOperators); !may.ok()) {
+    return ToGrpc(may);
+  }
   const auto caller = coordinator_->keys()->AuthenticateOperator(
       AuthorizationOf(context->grpc()), OperatorCall::kAny, static_cast<uint64_t>(NowS()));
   if (!caller.ok()) {

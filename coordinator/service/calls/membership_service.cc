@@ -19,6 +19,7 @@
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/call_threads.h"
 #include "common/rpc/io_loop.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -130,7 +131,11 @@ class MembershipService::Impl {
       }
       Await(service_, loop());
       peer_ = context_.peer();  // Not known once the stream has ended.
-      if (absl::Status status = service_->Enter(this); !status.ok()) {
+      absl::Status status = CheckPeerRole(context_, CallFor::kMembers);
+      if (status.ok()) {
+        status = service_->Enter(this);
+      }
+      if (!status.ok()) {
         Finish(status);
         return;
       }
@@ -161,6 +166,11 @@ class MembershipService::Impl {
       }
       if (!ok || !message_.has_register_()) {
         Leave(BadInfo("a control stream begins with Register"));
+        return;
+      }
+      if (absl::Status named = CheckPeerIsNode(context_, message_.register_().name());
+          !named.ok()) {
+        Leave(named);
         return;
       }
       info_ = message_.register_();
@@ -367,9 +377,12 @@ class MembershipService::Impl {
   std::thread reaper_;  // Last: it uses the others.
 };
 
-grpc::Status MembershipService::Impl::FetchBlob(CallContext* /*context*/,
+grpc::Status MembershipService::Impl::FetchBlob(CallContext* context,
                                                 const v1::FetchBlobRequest* request,
                                                 CallWriter<v1::FetchBlobChunk>* writer) {
+  if (const absl::Status may = CheckPeerRole(context->grpc(), CallFor::kMembers); !may.ok()) {
+    return ToGrpc(may);
+  }
   const auto blob = blobs_->Find(request->sha256());
   if (!blob.ok()) {
     return ToGrpc(blob.status());

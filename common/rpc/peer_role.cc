@@ -1,0 +1,85 @@
+#include "common/rpc/peer_role.h"
+
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/server_context.h>
+
+#include <optional>
+#include <string_view>
+
+#include "common/certificates/authority.h"
+#include "common/printable.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+constexpr char kCertificateProperty[] = "x509_pem_cert";  // GRPC_X509_PEM_CERT_PROPERTY_NAME.
+
+std::optional<CertificateHolder> HolderOfPeer(const grpc::ServerContext& context) {
+  const auto peer = context.auth_context();
+  if (peer == nullptr) {
+    return std::nullopt;
+  }
+  for (const grpc::string_ref& cert : peer->FindPropertyValues(kCertificateProperty)) {
+    auto holder = HolderOf(std::string_view(cert.data(), cert.size()));
+    if (holder.ok()) {
+      return *std::move(holder);
+    }
+  }
+  return std::nullopt;
+}
+
+bool May(CertificateRole role, CallFor whom) {
+  switch (role) {
+    case CertificateRole::kCoordinator:
+      return true;
+    case CertificateRole::kWorker:
+      return whom == CallFor::kMembers;
+    case CertificateRole::kOperator:
+      return whom == CallFor::kUsers || whom == CallFor::kOperators;
+    case CertificateRole::kClient:
+      return whom == CallFor::kUsers;
+  }
+  return false;
+}
+
+const char* Wanted(CallFor whom) {
+  switch (whom) {
+    case CallFor::kMembers:
+      return "a worker's";
+    case CallFor::kUsers:
+      return "a client's or an operator's";
+    case CallFor::kOperators:
+      return "an operator's";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status CheckPeerRole(const grpc::ServerContext& context, CallFor whom) {
+  const std::optional<CertificateHolder> holder = HolderOfPeer(context);
+  if (!holder.has_value() || May(holder->role, whom)) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kPermissionDenied, "ROLE_MAY_NOT",
+               "the certificate of " + Printable(holder->name, 64) + " is one for role " +
+                   std::string(CertificateRoleName(holder->role)) + ", and this call wants " +
+                   Wanted(whom))
+      .Hint("use another --tls-dir; `strata cluster init` made one for operators");
+}
+
+absl::Status CheckPeerIsNode(const grpc::ServerContext& context, const std::string& node) {
+  const std::optional<CertificateHolder> holder = HolderOfPeer(context);
+  if (!holder.has_value() || holder->role != CertificateRole::kWorker || holder->name == node) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kPermissionDenied, "NOT_YOUR_NAME",
+               "this worker's certificate is of the node " + Printable(holder->name, 64) +
+                   ", and it says that it is " + Printable(node, 64))
+      .Node(holder->name)
+      .Hint("start it with --name " + Printable(holder->name, 64) +
+            ", or have it join under the other name (`strata node token`)");
+}
+
+}  // namespace strata

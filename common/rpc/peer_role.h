@@ -1,0 +1,34 @@
+// Who may make a call, by the certificate that it came with.
+#ifndef STRATA_COMMON_RPC_PEER_ROLE_H_
+#define STRATA_COMMON_RPC_PEER_ROLE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace grpc {
+class ServerContext;
+}
+
+namespace strata {
+
+// Those that a call is for. A coordinator's certificate is good for all: it is on the machine that
+// has everything.
+enum class CallFor {
+  kMembers,    // Workers: control streams, links, weights.
+  kUsers,      // Clients and operators: requests.
+  kOperators,  // All that administrates.
+};
+
+// PERMISSION_DENIED (ROLE_MAY_NOT) where the caller's certificate names another role. OK in plain
+// text, and for a certificate that names none: that of an authority of one's own, which `strata
+// cluster` did not make.
+absl::Status CheckPeerRole(const grpc::ServerContext& context, CallFor whom);
+
+// PERMISSION_DENIED (NOT_YOUR_NAME) where the caller has a worker's certificate, and that is of
+// another than `node`.
+absl::Status CheckPeerIsNode(const grpc::ServerContext& context, const std::string& node);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_RPC_PEER_ROLE_H_
