@@ -209,6 +209,12 @@ def test_what_is_no_token_is_wrong_use(tmp_path, token, said):
     assert not (tmp_path / "w").exists()
 
 
+def test_a_token_for_a_host_that_the_certificate_lacks_is_refused(house):
+    refused = house.strata("node", "token", "--host", "10.9.9.9")
+    assert refused.returncode == 1 and "does not have this address (it has IP:127.0.0.1)" in refused.stderr
+    assert json.loads(house.strata("node", "token", "--host", "127.0.0.1", "--json").stdout)["uses"] == 1
+
+
 def test_a_coordinator_without_an_authority_says_what_to_do(tmp_path):
     refused = run("strata-coordinator", "--authority", tmp_path, "--data-dir", tmp_path)
     assert refused.returncode == 2 and "--authority wants --tls-dir" in refused.stderr

@@ -58,6 +58,7 @@ std::string At(const std::string& host, const std::string& bound) {
 }  // namespace
 
 void JoiningDesk::SetAddresses(const std::string& address, const std::string& join_address) {
+  MutexLock lock(&mutex_);
   address_ = address;
   join_address_ = join_address;
 }
@@ -69,6 +70,7 @@ absl::StatusOr<std::string> JoiningDesk::HostFor(const std::string& asked) const
   }
   const std::string bound = ParseHostPort(address_).value().host;
   if (!IsAnyAddress(bound)) {
+    RETURN_IF_ERROR(CheckCertificateName(cert_, bound, "the coordinator's certificate"));
     return bound;
   }
   std::vector<std::string> hosts = CertificateHosts(cert_);
@@ -89,6 +91,10 @@ absl::StatusOr<v1::CreateTokenResponse> JoiningDesk::CreateToken(
   MutexLock lock(&mutex_);
   if (!joining_.has_value()) {
     return NoAuthority();
+  }
+  if (address_.empty()) {
+    return Error(absl::StatusCode::kUnavailable, "STARTING", "the coordinator is starting")
+        .Hint("try again in a moment");
   }
   ASSIGN_OR_RETURN(const std::string host, HostFor(request.host()));
   const int64_t now_s = NowS();

@@ -28,8 +28,9 @@ class JoiningDesk {
   JoiningDesk(std::optional<Joining> joining, std::string cert)
       : joining_(std::move(joining)), cert_(std::move(cert)) {}
 
-  // Where both ports are, as bound. Before any call.
-  void SetAddresses(const std::string& address, const std::string& join_address);
+  // Where both ports are, as bound. Until then no token is made (UNAVAILABLE).
+  void SetAddresses(const std::string& address, const std::string& join_address)
+      STRATA_EXCLUDES(mutex_);
 
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request)
       STRATA_EXCLUDES(mutex_);
@@ -39,12 +40,13 @@ class JoiningDesk {
 
  private:
   // The host in a token: `asked`, or one that others can dial.
-  absl::StatusOr<std::string> HostFor(const std::string& asked) const;
+  absl::StatusOr<std::string> HostFor(const std::string& asked) const STRATA_REQUIRES(mutex_);
 
   Mutex mutex_;
   std::optional<Joining> joining_ STRATA_GUARDED_BY(mutex_);
   const std::string cert_;
-  std::string address_, join_address_;
+  std::string address_ STRATA_GUARDED_BY(mutex_);
+  std::string join_address_ STRATA_GUARDED_BY(mutex_);
 };
 
 // TokenService. `coordinator` and `desk` outlive it.
