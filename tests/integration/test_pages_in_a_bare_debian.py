@@ -104,6 +104,7 @@ WAY = [
     "type_it 'strata model unload recall'",
     (OPERATIONS, "Size"),
     (OPERATIONS, "TLS"),
+    (OPERATIONS, "Certificates of an authority of your own"),
     (INSTALL, "TLS"),
     "export STRATA_TLS_DIR=/root/strata-cluster/operator",
     "for each in a b; do printf 'coordinator = \"10.77.0.1:7070\"\\ntls-dir = \"/etc/strata/tls\"\\n' | "
