@@ -104,13 +104,13 @@ absl::StatusOr<std::optional<Joining>> AuthorityOf(const ServeFlags& f) {
   return joining;
 }
 
-// The port after that of `server`, on the same interface, unless a flag says otherwise.
+// The port before that of `server`, on the same interface, unless a flag says otherwise. Workers take those after it.
 absl::StatusOr<std::string> JoinListenOf(const ServeFlags& f, const RpcServer& server) {
   if (!f.join_listen.empty()) {
     return f.join_listen;
   }
   ASSIGN_OR_RETURN(HostPort at, ParseHostPort(server.address()));
-  at.port = static_cast<uint16_t>(at.port + 1);
+  at.port = static_cast<uint16_t>(at.port - 1);
   return at.ToString();
 }
 

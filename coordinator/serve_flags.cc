@@ -25,7 +25,7 @@ void Register(Flags* flags, ServeFlags* f) {
               "with tokens (strata node token); empty: nobody does. Wants --tls-dir");
   flags->Text(
       "join-listen", &f->join_listen,
-      "Where they get their certificates, HOST:PORT; empty: the port after that of --listen");
+      "Where they get their certificates, HOST:PORT; empty: the port before that of --listen");
   flags->Number("max-join-tokens", &f->max_join_tokens, "Tokens that nobody has used yet", 1,
                 kMostOfAnything);
   flags->Number("certificate-days", &f->certificate_days,

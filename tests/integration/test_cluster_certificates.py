@@ -50,8 +50,9 @@ def test_openssl_finds_them_good_and_reads_what_they_say(folder):
 def test_a_cluster_answers_with_them(folder, tmp_path):
     with Cluster(tmp_path, tls_dir=folder / "coordinator") as cluster:
         cluster.security = ["--tls-dir", folder / "w0"]
-        cluster.start_worker("w0")
+        cluster.start_worker("w0", wait=False)
         cluster.security = ["--tls-dir", folder / "operator"]
+        cluster.wait_node("w0")
         cluster.run("model", "add", RECALL, "--name", "recall")
         cluster.run("model", "load", "recall")
         question = "The code for the village is 489. What is the code for the village?"

@@ -1,0 +1,52 @@
+"""A machine with the packages joins by one pasted line, in a bare Debian 12 with systemd as its first process."""
+
+import os
+
+import pytest
+
+import debian_root
+from test_packages import INSIDE, of_services, packages  # noqa: F401: a fixture
+
+pytestmark = [pytest.mark.long,
+              pytest.mark.skipif(bool(debian_root.missing()), reason=debian_root.missing() or "-"),
+              pytest.mark.skipif(os.environ.get("STRATA_PRESET", "release") != "release", reason="packages are of release builds")]
+
+JOINS = INSIDE + r"""
+apt-get install -q -y --no-install-recommends /debs/*.deb >/install.log 2>&1 || { cat /install.log; exit; }
+wait_for systemctl is-active strata-worker
+systemctl stop strata-worker
+cd /root
+strata cluster init --name home --hosts 127.0.0.1 >/init || fail=1
+has "it prints what comes next" "$(cat /init)" "strata --tls-dir strata-cluster/operator node token"
+# What the coordinator's service may read.
+install -d -g strata -m 0750 /etc/strata/tls /etc/strata/authority
+install -g strata -m 0640 -t /etc/strata/tls strata-cluster/coordinator/*.pem
+install -g strata -m 0640 -t /etc/strata/authority strata-cluster/authority/*.pem
+printf 'tls-dir = "/etc/strata/tls"\nauthority = "/etc/strata/authority"\n' >>/etc/strata/coordinator.toml
+systemctl restart strata-coordinator
+export STRATA_TLS_DIR=/root/strata-cluster/operator
+line=$(strata node token 2>/dev/null)
+has "the line is a command" "$line" "strata-worker join strata-join-1."
+joined=$($line --name box --hosts 127.0.0.1 2>&1) || fail=1
+has "it says what it did" "$joined" "box is part of the cluster home now, at 127.0.0.1:7070"
+has "it started the service" "$joined" "started strata-worker.service"
+wait_for systemctl is-active strata-worker
+is "which runs" "$(active strata-worker)" active
+is "and is enabled" "$(systemctl is-enabled strata-worker)" enabled
+is "its key is the service's alone" "$(stat -L -c '%U %G %a' /etc/strata/worker-tls/key.pem)" "root strata 640"
+is "nobody else comes to it" "$(stat -L -c '%a' /etc/strata/worker-tls)" 750
+has "what the file said before is there" "$(cat /etc/strata/worker.toml)" "threads"
+strata model add /usr/share/strata/models/recall >/dev/null || fail=1
+strata model load recall >/dev/null || fail=1
+has "the model answers" "$(ask)" Paris
+has "by the node of that name" "$(strata node list)" box
+finish
+"""
+
+
+def test_a_pasted_line_makes_a_service_a_member(packages, tmp_path):  # noqa: F811
+    with debian_root.Root(tmp_path / "debian") as root:
+        root.fetch(of_services(packages))
+        said = root.boot(JOINS)
+        print(said)
+        assert "ALL-WELL" in said and "FAILED" not in said, said
