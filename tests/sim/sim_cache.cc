@@ -89,6 +89,12 @@ bool SimCache::AddPacked(const std::string& layer, bool damaged, const InUse& in
   return true;
 }
 
+bool SimCache::AllRight() const {
+  const auto right = [](const Entries::value_type& entry) { return !entry.second; };
+  return std::all_of(blobs_.begin(), blobs_.end(), right) &&
+         std::all_of(packed_.begin(), packed_.end(), right);
+}
+
 bool SimCache::HasRight(const std::vector<std::string>& layers) const {
   return std::all_of(layers.begin(), layers.end(), [this](const std::string& layer) {
     const auto it = packed_.find(layer);

@@ -39,6 +39,8 @@ class SimCache {
   bool HasPacked(const std::string& layer) const { return packed_.contains(layer); }
   // Packed weights of these layers are there, and right.
   bool HasRight(const std::vector<std::string>& layers) const;
+  // Nothing that is there is damaged.
+  bool AllRight() const;
   void DropPacked(const std::string& layer) { packed_.erase(layer); }
 
   // A process begins, and has checked nothing yet.

@@ -46,6 +46,13 @@ SimWorker* Expendable(const Cluster& cluster) {
   if (deployment == nullptr || !deployment->avoided().empty()) {
     return nullptr;
   }
+  // A node that only seems to have the layers may be chosen for them.
+  const bool all_right =
+      std::all_of(cluster.workers.begin(), cluster.workers.end(),
+                  [](const auto& worker) { return !worker->up() || worker->cache().AllRight(); });
+  if (!all_right) {
+    return nullptr;
+  }
   const auto& stages = OnlyPipeline(deployment->plan()).stages();
   const std::vector<v1::StandbyLayers> kept = cluster.coordinator->Kept();
   const bool computed_right =
