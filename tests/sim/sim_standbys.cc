@@ -6,6 +6,7 @@
 
 #include "common/plan.h"
 #include "coordinator/planner/standby.h"
+#include "coordinator/service/models/standby_messages.h"
 #include "tests/sim/sim_model.h"
 
 namespace strata::sim {
@@ -88,23 +89,7 @@ void SimStandbys::BeginPlan(const Deployment& deployment, Kept* kept) {
 }
 
 void SimStandbys::Tell(uint64_t deployment, Kept* kept, const std::vector<StandbyBook::Say>& says) {
-  const Deployment* of = deployments_->Find(deployment);
-  for (const StandbyBook::Say& say : says) {
-    v1::CoordinatorMessage message;
-    if (!say.keep.has_value()) {
-      message.mutable_drop_layers()->set_deployment(deployment);
-      message.mutable_drop_layers()->mutable_layers()->Add(say.drop.begin(), say.drop.end());
-    } else if (of == nullptr) {
-      continue;
-    } else {
-      message.mutable_keep_layer()->set_deployment(deployment);
-      *message.mutable_keep_layer()->mutable_load() =
-          of->MakeLayerLoad(*say.keep, /*tokens=*/1, /*rows=*/1);
-    }
-    if (!host_->SendToNode(say.node.name, say.node.incarnation, std::move(message))) {
-      kept->book.NotSaid(say);
-    }
-  }
+  SayToKeepers(deployment, deployments_->Find(deployment), says, host_, &kept->book);
 }
 
 void SimStandbys::OnKept(const std::string& node, uint64_t incarnation, const v1::LayerKept& kept,

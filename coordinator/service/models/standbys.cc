@@ -5,6 +5,7 @@
 #include "common/app/log.h"
 #include "common/plan.h"
 #include "coordinator/service/models/placement.h"
+#include "coordinator/service/models/standby_messages.h"
 
 namespace strata {
 namespace {
@@ -125,23 +126,7 @@ void Standbys::OnPlanned(uint64_t id, Planned planned) {
 }
 
 void Standbys::Tell(uint64_t deployment, Kept* kept, const std::vector<StandbyBook::Say>& says) {
-  const Deployment* of = deployments_->Find(deployment);
-  for (const StandbyBook::Say& say : says) {
-    v1::CoordinatorMessage message;
-    if (!say.keep.has_value()) {
-      message.mutable_drop_layers()->set_deployment(deployment);
-      message.mutable_drop_layers()->mutable_layers()->Add(say.drop.begin(), say.drop.end());
-    } else if (of == nullptr) {
-      continue;
-    } else {
-      message.mutable_keep_layer()->set_deployment(deployment);
-      *message.mutable_keep_layer()->mutable_load() =
-          of->MakeLayerLoad(*say.keep, /*tokens=*/1, /*rows=*/1);
-    }
-    if (!host_->SendToNode(say.node.name, say.node.incarnation, std::move(message))) {
-      kept->book.NotSaid(say);
-    }
-  }
+  SayToKeepers(deployment, deployments_->Find(deployment), says, host_, &kept->book);
 }
 
 void Standbys::OnKept(const std::string& node, uint64_t incarnation, const v1::LayerKept& message,
