@@ -104,7 +104,8 @@ absl::StatusOr<std::optional<Joining>> AuthorityOf(const ServeFlags& f) {
   return joining;
 }
 
-// The port before that of `server`, on the same interface, unless a flag says otherwise. Workers take those after it.
+// The port before that of `server`, on the same interface, unless a flag says otherwise. Workers
+// take the ports after it.
 absl::StatusOr<std::string> JoinListenOf(const ServeFlags& f, const RpcServer& server) {
   if (!f.join_listen.empty()) {
     return f.join_listen;
