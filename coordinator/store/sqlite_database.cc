@@ -81,6 +81,30 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::
 
 SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(handle_); }
 
+absl::Status SqliteDatabase::Claim() const {
+  // One process has the file, and so needs none that is shared: the file can then be read where
+  // the disk has no room for another.
+  RETURN_IF_ERROR(Execute("PRAGMA locking_mode=EXCLUSIVE"));
+  {
+    ASSIGN_OR_RETURN(SqliteStatement check, Prepare("PRAGMA quick_check(1)"));
+    ASSIGN_OR_RETURN(const bool row, check.Step());
+    if (!row || check.Text(0) != "ok") {
+      return Corrupt(row ? check.Text(0) : "it cannot be checked");
+    }
+  }
+  return Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;");
+}
+
+absl::Status SqliteDatabase::Commit(absl::Status done) const {
+  if (done.ok()) {
+    done = Execute("COMMIT");
+  }
+  if (!done.ok()) {
+    (void)Execute("ROLLBACK");
+  }
+  return done;
+}
+
 absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(std::string_view sql) const {
   sqlite3_stmt* statement = nullptr;
   const int result =

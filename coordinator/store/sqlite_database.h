@@ -53,6 +53,15 @@ class SqliteDatabase {
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path,
                                                               int busy_timeout_ms);
   ~SqliteDatabase();
+
+  // Makes this process the only one that has the file, checks it (DATA_LOSS, STORE_CORRUPT), and
+  // has every change on the disk when it is committed. Once, first.
+  absl::Status Claim() const;
+  // What runs between these is committed as one, or not at all: Commit undoes all when `done` is
+  // an error, or it cannot be written, and returns why.
+  absl::Status Begin() const { return Execute("BEGIN IMMEDIATE"); }
+  absl::Status Commit(absl::Status done) const;
+
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 

@@ -57,11 +57,7 @@ class SqliteStore : public StateStore {
   // Checks the file, and makes the tables in a new one.
   absl::Status Prepare() {
     MutexLock lock(&mutex_);
-    // One process has the file, and so needs none that is shared: the file can then be read where
-    // the disk has no room for another.
-    RETURN_IF_ERROR(database_->Execute("PRAGMA locking_mode=EXCLUSIVE"));
-    RETURN_IF_ERROR(CheckIntegrity());
-    RETURN_IF_ERROR(database_->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
+    RETURN_IF_ERROR(database_->Claim());
     // One process at a time sees an empty file, so one makes the tables.
     return Transact([this]() STRATA_REQUIRES(mutex_) { return MakeTables(); });
   }
@@ -314,24 +310,8 @@ class SqliteStore : public StateStore {
   // All that `change` does, or nothing.
   template <typename Change>
   absl::Status Transact(const Change& change) STRATA_REQUIRES(mutex_) {
-    RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
-    absl::Status done = change();
-    if (done.ok()) {
-      done = database_->Execute("COMMIT");
-    }
-    if (!done.ok()) {
-      (void)database_->Execute("ROLLBACK");
-    }
-    return done;
-  }
-
-  absl::Status CheckIntegrity() STRATA_REQUIRES(mutex_) {
-    ASSIGN_OR_RETURN(SqliteStatement statement, database_->Prepare("PRAGMA quick_check(1)"));
-    ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row || statement.Text(0) != "ok") {
-      return database_->Corrupt(row ? statement.Text(0) : "it cannot be checked");
-    }
-    return absl::OkStatus();
+    RETURN_IF_ERROR(database_->Begin());
+    return database_->Commit(change());
   }
 
   absl::Status MakeTables() STRATA_REQUIRES(mutex_) {
