@@ -147,7 +147,7 @@ void AddNodeTokenCommand(CommandTree* tree, CLI::App* node) {
       "  strata node token\n"
       "  strata node token --expires 24h --uses 8\n"
       "The coordinator signs with the authority of its --authority. Whoever has the token may\n"
-      "join with it until it lapses or is used up; a coordinator that restarts forgets it.",
+      "join with it until it lapses or is used up, whatever restarts meanwhile.",
       [flags](Context& context) { return MakeToken(context, *flags); });
   AddTokenFlags(token, flags.get());
 }

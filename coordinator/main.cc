@@ -41,6 +41,7 @@
 #include "coordinator/service/offline/offline.h"
 #include "coordinator/service/process/coordinator.h"
 #include "coordinator/service/request/text_threads.h"
+#include "coordinator/store/admin_store.h"
 #include "coordinator/store/disk_watch.h"
 #include "coordinator/store/state_store.h"
 #include "coordinator/store/watched_store.h"
@@ -92,13 +93,14 @@ std::vector<ServiceReporter::Watched> WatchedThreads(Coordinator* coordinator, I
 }
 
 // What signs the certificates of those who join; none where nobody may.
-absl::StatusOr<std::optional<Joining>> AuthorityOf(const ServeFlags& f) {
+absl::StatusOr<std::optional<Joining>> AuthorityOf(const ServeFlags& f, AdminStore* store) {
   if (f.authority.empty()) {
     return std::nullopt;
   }
   JoiningOptions options;
   options.max_tokens = f.max_join_tokens;
   options.certificate_days = static_cast<int64_t>(f.certificate_days);
+  options.store = store;
   ASSIGN_OR_RETURN(options.authority, ReadAuthority(f.authority));
   ASSIGN_OR_RETURN(Joining joining, Joining::Make(std::move(options)));
   return joining;
@@ -144,6 +146,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   const SystemClock clock;
   ASSIGN_OR_RETURN(const auto database, OpenSqliteStore(f.data_dir + "/state.db"));
   WatchedStore store(database.get(), &clock);
+  ASSIGN_OR_RETURN(const auto admin_store, AdminStore::Open(f.data_dir + "/admin.db"));
   ASSIGN_OR_RETURN(const uint64_t term, store.RaiseTerm());
   ASSIGN_OR_RETURN(const std::string cluster_id, store.ClusterId());
   BlobStore blobs;
@@ -195,7 +198,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   admin_options.max_long_calls = f.max_long_calls;
   admin_options.max_waiting_calls = f.max_waiting_calls;
   AdminServiceImpl admin(&coordinator, admin_options);
-  ASSIGN_OR_RETURN(std::optional<Joining> authority, AuthorityOf(f));
+  ASSIGN_OR_RETURN(std::optional<Joining> authority, AuthorityOf(f, admin_store.get()));
   JoiningDesk desk(std::move(authority), transport.secure() ? transport.tls()->cert : "");
   TokenServiceImpl tokens(&coordinator, &desk);
   JoiningServiceImpl joining(&coordinator, &desk);

@@ -1,5 +1,6 @@
 #include "coordinator/joining/joining.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ constexpr int64_t kDayS = 24 * 3600;
 // Clocks of those who join may be behind.
 constexpr int64_t kBackdatedS = 3600;
 constexpr size_t kMaxKeys = 100'000;
+constexpr char kWorkerKeys[] = "worker-key";  // The kind of their records.
 
 std::optional<CertificateRole> RoleOf(v1::CertificateRole role) {
   switch (role) {
@@ -70,14 +72,28 @@ absl::StatusOr<Joining> Joining::Make(JoiningOptions options) {
                                    {CertificateRole::kClient, cluster, "trial"}, {},
                                    {.not_before_s = 0, .not_after_s = 1})
                       .status());
-  return Joining(std::move(options), std::move(cluster), absl::HexStringToBytes(fingerprint));
+  Joining joining(std::move(options), std::move(cluster), absl::HexStringToBytes(fingerprint));
+  RETURN_IF_ERROR(joining.Load());
+  return joining;
 }
 
 Joining::Joining(JoiningOptions options, std::string cluster, std::string fingerprint)
     : options_(std::move(options)),
       cluster_(std::move(cluster)),
       fingerprint_(std::move(fingerprint)),
-      tokens_(options_.max_tokens) {}
+      tokens_(options_.max_tokens, options_.store) {}
+
+absl::Status Joining::Load() {
+  if (options_.store == nullptr) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(tokens_.Load());
+  ASSIGN_OR_RETURN(const auto keys, options_.store->ListRecords(kWorkerKeys));
+  for (const StoredRecord& key : keys) {
+    keys_[key.name] = key.value.value_or("");
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<v1::JoinToken> Joining::CreateToken(const v1::CreateTokenRequest& request,
                                                    const std::string& secret, int64_t now_s) {
@@ -132,14 +148,29 @@ absl::StatusOr<v1::JoinResponse> Joining::Join(
                         .not_after_s = now_s + options_.certificate_days * kDayS}));
   response.set_authority(options_.authority.cert);
   response.set_cluster(cluster_);
-  tokens_.Use(request.secret(), now_s);
+  const StoredRecord of_worker = {kWorkerKeys, request.name(), key};
+  RETURN_IF_ERROR(tokens_.Use(request.secret(), now_s, worker ? &of_worker : nullptr));
   if (worker) {
-    if (keys_.size() >= kMaxKeys) {
-      keys_.clear();
-    }
     keys_[request.name()] = key;
+    ForgetOneOf(is_member);
   }
   return response;
+}
+
+void Joining::ForgetOneOf(const std::function<bool(const std::string&)>& is_member) {
+  if (keys_.size() <= kMaxKeys) {
+    return;
+  }
+  const auto left = std::find_if(keys_.begin(), keys_.end(),
+                                 [&](const auto& one) { return !is_member(one.first); });
+  if (left == keys_.end()) {
+    return;
+  }
+  // If the store keeps it, the next start does so once more.
+  if (options_.store != nullptr) {
+    options_.store->ChangeRecords({{kWorkerKeys, left->first}}).IgnoreError();
+  }
+  keys_.erase(left);
 }
 
 }  // namespace strata

@@ -8,9 +8,11 @@
 #include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/certificates/authority.h"
 #include "coordinator/joining/token_book.h"
+#include "coordinator/store/admin_store.h"
 #include "strata/v1/joining.pb.h"
 
 namespace strata {
@@ -19,6 +21,8 @@ struct JoiningOptions {
   CertifiedKey authority;
   size_t max_tokens = 1024;  // That can still be used.
   int64_t certificate_days = 365;
+  // Has tokens and the digests of workers' keys after a restart, and outlives this. Null: nobody.
+  AdminStore* store = nullptr;
 };
 
 inline constexpr int64_t kDefaultTokenS = 3600;
@@ -28,7 +32,8 @@ inline constexpr uint32_t kMaxTokenUses = 10'000;
 // Not thread-safe.
 class Joining {
  public:
-  // INVALID_ARGUMENT where the authority cannot sign: TLS_FILE_BAD, TLS_KEY_MISMATCH, TLS_NO_ROLE.
+  // INVALID_ARGUMENT where the authority cannot sign: TLS_FILE_BAD, TLS_KEY_MISMATCH, TLS_NO_ROLE;
+  // the store's errors.
   static absl::StatusOr<Joining> Make(JoiningOptions options);
 
   // What a token says, by which as many may join as were asked for; `secret` is kJoinSecretBytes
@@ -38,9 +43,8 @@ class Joining {
                                             const std::string& secret, int64_t now_s);
 
   // A certificate of the token's role, and one use of the token less. A worker's name must not be a
-  // member's
-  // (`is_member`), unless it comes with the key that got a certificate of that name here:
-  // ALREADY_EXISTS (NAME_TAKEN). Errors as in JoiningService; none takes a use.
+  // member's (`is_member`), unless it comes with the key that got a certificate of that name here:
+  // ALREADY_EXISTS (NAME_TAKEN). Errors as in JoiningService, and the store's; none takes a use.
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request,
                                         const std::function<bool(const std::string&)>& is_member,
                                         int64_t now_s);
@@ -48,11 +52,15 @@ class Joining {
  private:
   Joining(JoiningOptions options, std::string cluster, std::string fingerprint);
 
+  absl::Status Load();
+  // Where there are more keys than kMaxKeys, that of a name which is no member's.
+  void ForgetOneOf(const std::function<bool(const std::string&)>& is_member);
+
   JoiningOptions options_;
   std::string cluster_;
   std::string fingerprint_;  // Of the authority: 32 bytes.
   TokenBook tokens_;
-  std::map<std::string, std::string> keys_;  // Of workers, digests by name; at most kMaxKeys.
+  std::map<std::string, std::string> keys_;  // Of workers, digests by name.
 };
 
 }  // namespace strata

@@ -32,8 +32,8 @@ class House:
 
     def start_coordinator(self, *flags, listen="127.0.0.1:0"):
         self.coordinator = Process("coordinator", [
-            BIN / "strata-coordinator", "--listen", listen, "--http-listen", "127.0.0.1:0", "--join-listen", "127.0.0.1:0",
-            "--data-dir", self.folder / "data", "--tls-dir", self.files / "coordinator", "--authority",
+            BIN / "strata-coordinator", "--listen", listen, "--http-listen", "127.0.0.1:0",
+            *(() if "--join-listen" in flags else ("--join-listen", "127.0.0.1:0")), "--data-dir", self.folder / "data", "--tls-dir", self.files / "coordinator", "--authority",
             self.files / "authority", "--drain-timeout", "1s", *flags], self.folder)
         self.processes.append(self.coordinator)
         self.address = self.coordinator.wait_for(r"^listening on (\S+)").group(1)
@@ -103,13 +103,24 @@ def test_a_token_that_has_lapsed_is_refused(house):
     assert refused.returncode == 1 and "has lapsed" in refused.stderr
 
 
-def test_a_coordinator_that_restarted_knows_no_token(house):
-    token = house.token()
-    house.coordinator.stop()
-    house.start_coordinator(listen=house.address)
-    # It listens elsewhere for joining; where the token says, nobody does.
-    refused = house.join(token)
-    assert refused.returncode == 1 and "cannot join at" in refused.stderr, refused.stderr
+def test_tokens_and_names_outlive_a_restart_of_the_coordinator(house):
+    token = house.token("--uses", 3)
+    assert house.join(token, "w0").returncode == 0
+    house.start_worker("w0")
+    join_address = house.join_address
+    house.coordinator.kill()
+    house.start_coordinator("--join-listen", join_address, listen=house.address)
+    # The node is known to be w0, and by its key alone.
+    again = house.join(token, "w0")
+    assert again.returncode == 0, again.stderr
+    shutil.move(house.folder / "w0" / "worker-tls", house.folder / "kept")
+    other = house.join(token, "w0")
+    assert other.returncode == 1 and "there is a node w0 already" in other.stderr
+    assert house.join(token, "w1").returncode == 0
+    house.coordinator.kill()
+    house.start_coordinator("--join-listen", join_address, listen=house.address)
+    refused = house.join(token, "w2")
+    assert refused.returncode == 1 and "used as often as it may be" in refused.stderr, refused.stderr
 
 
 def test_whoever_is_not_of_the_tokens_authority_is_not_told_the_secret(house, tmp_path):

@@ -2,14 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "common/certificates/join_token.h"
 #include "common/rpc/tls_files.h"
 #include "common/status.h"
 #include "tests/common/certificates/made.h"
+#include "tests/common/checkpoint/made_checkpoint.h"
 
 namespace strata {
 namespace {
@@ -17,6 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::kTerm;
 using testing::MadeAuthority;
+using testing::TempFolder;
 
 const int64_t kNow = kTerm.not_before_s + 3600;
 
@@ -29,7 +35,7 @@ class JoiningTest : public ::testing::Test {
     request.set_role(role);
     request.set_uses(uses);
     const std::string secret(kJoinSecretBytes, static_cast<char>('a' + ++made_));
-    const auto token = joining_.CreateToken(request, secret, kNow);
+    const auto token = joining_->CreateToken(request, secret, kNow);
     EXPECT_TRUE(token.ok()) << token.status();
     return secret;
   }
@@ -45,12 +51,12 @@ class JoiningTest : public ::testing::Test {
   }
 
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request, int64_t now_s = kNow) {
-    return joining_.Join(
+    return joining_->Join(
         request, [this](const std::string& name) { return name == member_; }, now_s);
   }
 
   const CertifiedKey authority_ = MadeAuthority("home");
-  Joining joining_ = Joining::Make({.authority = authority_}).value();
+  std::optional<Joining> joining_ = Joining::Make({.authority = authority_}).value();
   const std::string key_ = MakePrivateKey().value();
   std::string member_;
   int made_ = 0;
@@ -104,16 +110,73 @@ TEST_F(JoiningTest, AMembersNameIsForWhoHasItsKey) {
   EXPECT_TRUE(Join(Request(Token(), MakePrivateKey().value())).ok()) << "it was removed";
 }
 
+// What another coordinator, started on the same folder, knows of tokens and names.
+TEST_F(JoiningTest, TokensAndKeysOutliveIt) {
+  TempFolder folder;
+  auto store = AdminStore::Open(folder.File("admin.db")).value();
+  const auto start = [&] {
+    auto joining = Joining::Make({.authority = authority_, .store = store.get()});
+    EXPECT_TRUE(joining.ok()) << joining.status();
+    joining_.emplace(*std::move(joining));
+  };
+  const auto restart = [&] {
+    joining_.reset();
+    store.reset();
+    store = AdminStore::Open(folder.File("admin.db")).value();
+    start();
+  };
+  start();
+  const std::string secret = Token(v1::CERTIFICATE_ROLE_WORKER, 3);
+  restart();
+  ASSERT_TRUE(Join(Request(secret, key_)).ok());
+  restart();
+  member_ = "box";
+  EXPECT_EQ(ReasonOf(Join(Request(secret, MakePrivateKey().value())).status()), "NAME_TAKEN");
+  EXPECT_TRUE(Join(Request(secret, key_)).ok()) << "the same machine again";
+  EXPECT_TRUE(Join(Request(secret, key_, "other")).ok());
+  restart();
+  EXPECT_EQ(ReasonOf(Join(Request(secret, key_)).status()), "TOKEN_USED");
+  const std::string person = Token(v1::CERTIFICATE_ROLE_CLIENT);
+  restart();
+  v1::JoinRequest request = Request(person, key_, "me");
+  request.clear_hosts();
+  EXPECT_EQ(ReasonOf(Join(request, kNow + kDefaultTokenS).status()), "TOKEN_EXPIRED");
+  const auto joined = Join(request);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(HolderOf(joined->certificate())->role, CertificateRole::kClient);
+}
+
+TEST_F(JoiningTest, NothingIsGivenThatTheStoreDidNotTake) {
+  TempFolder folder;
+  const auto store = AdminStore::Open(folder.File("admin.db")).value();
+  joining_.emplace(Joining::Make({.authority = authority_, .store = store.get()}).value());
+  const std::string secret = Token();
+  // Whoever may not enlarge files has a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const absl::Status refused = Join(Request(secret, key_)).status();
+  v1::CreateTokenRequest another;
+  const absl::Status unmade = joining_->CreateToken(another, "another", kNow).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_FALSE(unmade.ok());
+  EXPECT_EQ(ReasonOf(Join(Request("another", key_)).status()), "TOKEN_UNKNOWN");
+  EXPECT_TRUE(Join(Request(secret, key_)).ok()) << "no use was taken";
+}
+
 TEST_F(JoiningTest, TermsThatCannotBeAreRefused) {
   v1::CreateTokenRequest request;
   request.set_expires_s(kMaxTokenS + 1);
-  EXPECT_EQ(ReasonOf(joining_.CreateToken(request, "s", kNow).status()), "BAD_TOKEN_TERMS");
+  EXPECT_EQ(ReasonOf(joining_->CreateToken(request, "s", kNow).status()), "BAD_TOKEN_TERMS");
   request.set_expires_s(1);
   request.set_uses(kMaxTokenUses + 1);
-  EXPECT_EQ(ReasonOf(joining_.CreateToken(request, "s", kNow).status()), "BAD_TOKEN_TERMS");
+  EXPECT_EQ(ReasonOf(joining_->CreateToken(request, "s", kNow).status()), "BAD_TOKEN_TERMS");
   request.set_uses(1);
   request.set_role(static_cast<v1::CertificateRole>(99));
-  EXPECT_EQ(ReasonOf(joining_.CreateToken(request, "s", kNow).status()), "BAD_TOKEN_TERMS");
+  EXPECT_EQ(ReasonOf(joining_->CreateToken(request, "s", kNow).status()), "BAD_TOKEN_TERMS");
 }
 
 TEST_F(JoiningTest, AnAuthorityThatCannotSignIsNotTaken) {
