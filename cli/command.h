@@ -106,6 +106,7 @@ void AddGenerateCommand(CommandTree* tree);
 void AddChatCommand(CommandTree* tree);
 void AddSessionCommands(CommandTree* tree);
 void AddKeyCommands(CommandTree* tree);
+void AddAuditCommand(CommandTree* tree);
 void AddClusterCommands(CommandTree* tree);
 void AddNodeTokenCommand(CommandTree* tree, CLI::App* node);
 void AddPersonTokenCommand(CommandTree* tree, CLI::App* cluster);

@@ -177,6 +177,7 @@ int RunCli(const std::vector<std::string>& args, const Environment& environment)
   AddNodeCommands(&tree);
   AddSessionCommands(&tree);
   AddKeyCommands(&tree);
+  AddAuditCommand(&tree);
   AddClusterCommands(&tree);
   AddLoginCommand(&tree);
   AddBenchCommand(&tree);

@@ -25,6 +25,7 @@
 #include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "common/status.h"
+#include "coordinator/audit/audit_log.h"
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
@@ -34,6 +35,7 @@
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/serve_flags.h"
 #include "coordinator/service/calls/admin_service.h"
+#include "coordinator/service/calls/audit_service.h"
 #include "coordinator/service/calls/inference_service.h"
 #include "coordinator/service/calls/joining_service.h"
 #include "coordinator/service/calls/membership_service.h"
@@ -152,11 +154,19 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   BlobStore blobs;
   Models models(&store, &blobs);
   RETURN_IF_ERROR(models.Restore());
-  const DiskWatch disk({.data_dir = f.data_dir, .least_free_bytes = f.min_free_disk}, &store);
+  AuditLog audit(admin_store.get(), {.entries = f.audit_entries});
+  const DiskWatch disk({.data_dir = f.data_dir,
+                        .least_free_bytes = f.min_free_disk,
+                        .probe = [&audit] { audit.Probe(); }},
+                       &store);
 
   CoordinatorOptions options = CoordinatorOptionsOf(f, off_loopback);
   options.constraints.program = {OwnProgram(program), kConstraintCommand};
-  options.outside_problems = [&disk] { return disk.Problems(); };
+  options.outside_problems = [&disk, &audit] {
+    std::vector<v1::Problem> problems = disk.Problems();
+    for (v1::Problem& problem : audit.Problems()) problems.push_back(std::move(problem));
+    return problems;
+  };
   Coordinator coordinator(options, &transport, &clock, &store, &models, term, cluster_id);
   MembershipService membership(MembershipOptionsOf(f), coordinator.membership(), &blobs,
                                coordinator.weight_holders(), &transport);
@@ -197,14 +207,18 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   admin_options.intake.add_timeout = f.add_timeout;
   admin_options.max_long_calls = f.max_long_calls;
   admin_options.max_waiting_calls = f.max_waiting_calls;
+  admin_options.audit = &audit;
   AdminServiceImpl admin(&coordinator, admin_options);
   ASSIGN_OR_RETURN(std::optional<Joining> authority, AuthorityOf(f, admin_store.get()));
   JoiningDesk desk(std::move(authority), transport.secure() ? transport.tls()->cert : "");
-  TokenServiceImpl tokens(&coordinator, &desk);
-  JoiningServiceImpl joining(&coordinator, &desk);
-  ASSIGN_OR_RETURN(
-      const auto server,
-      RpcServer::Start(transport, f.listen, {&inference, &admin, &membership, &links, &tokens}));
+  TokenServiceImpl tokens(&coordinator, &desk, &audit);
+  JoiningServiceImpl joining(
+      &coordinator, &desk, &audit,
+      {.threads = f.join_threads, .waiting = static_cast<size_t>(f.max_waiting_joins)});
+  AuditServiceImpl audit_calls(&coordinator, &audit);
+  ASSIGN_OR_RETURN(const auto server, RpcServer::Start(transport, f.listen,
+                                                       {&inference, &admin, &membership, &links,
+                                                        &tokens, &audit_calls}));
   std::unique_ptr<RpcServer> join_server;
   if (!f.authority.empty()) {
     ASSIGN_OR_RETURN(const Transport one_way, transport.ForJoining());
@@ -254,8 +268,16 @@ absl::StatusOr<std::string> NewAdminKey(const std::string& data_dir) {
   KeyRing keys(store.get(), [](const std::function<void()>& task) { task(); });
   const TimePoint now = SystemClock().Now();
   RETURN_IF_ERROR(keys.Load(now));
-  ASSIGN_OR_RETURN(NewKey made, keys.Create({.name = "offline", .admin = true, .limits = {}},
-                                            static_cast<uint64_t>(std::time(nullptr)), now));
+  const auto now_s = static_cast<uint64_t>(std::time(nullptr));
+  ASSIGN_OR_RETURN(NewKey made,
+                   keys.Create({.name = "offline", .admin = true, .limits = {}}, now_s, now));
+  ASSIGN_OR_RETURN(const auto admin_store, AdminStore::Open(data_dir + "/admin.db"));
+  AuditLog audit(admin_store.get(), {});
+  audit.End(audit.Begin({.who = "strata-coordinator new-admin-key",
+                         .call = "CreateKey",
+                         .object = "offline (" + made.key.id + ")"},
+                        now_s * 1000),
+            absl::OkStatus());
   return std::move(made.secret);
 }
 

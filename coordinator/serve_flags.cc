@@ -8,6 +8,7 @@ namespace {
 
 // What any 32-bit limit may be.
 constexpr uint64_t kMostOfAnything = 1u << 30;
+constexpr uint64_t kMostJoinThreads = 256;
 constexpr uint64_t kMostCertificateDays = 3650;
 constexpr nanoseconds kShortest = std::chrono::milliseconds(10);
 
@@ -28,6 +29,14 @@ void Register(Flags* flags, ServeFlags* f) {
       "Where they get their certificates, HOST:PORT; empty: the port before that of --listen");
   flags->Number("max-join-tokens", &f->max_join_tokens, "Tokens that nobody has used yet", 1,
                 kMostOfAnything);
+  flags->Number("join-threads", &f->join_threads, "Joinings that are answered at once", 1,
+                kMostJoinThreads);
+  flags->Number("max-waiting-joins", &f->max_waiting_joins,
+                "Joinings that wait for one of these; more are refused", 0, kMostOfAnything);
+  flags->Number("audit-entries", &f->audit_entries,
+                "Calls of operators that are kept (strata audit), the newest; of refused ones a "
+                "tenth of it besides",
+                1, kMostOfAnything);
   flags->Number("certificate-days", &f->certificate_days,
                 "How long the certificates of those who join are valid", 1, kMostCertificateDays);
   flags->Switch("insecure", &f->security.insecure,

@@ -13,12 +13,14 @@
 #include "common/clock.h"
 #include "common/rpc/fair_calls.h"
 #include "common/rpc/transport.h"
+#include "coordinator/audit/audit_log.h"
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/web_origins.h"
 #include "coordinator/joining/joining.h"
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/inference_service.h"
+#include "coordinator/service/calls/joining_service.h"
 #include "coordinator/service/calls/membership_service.h"
 #include "coordinator/service/process/coordinator.h"
 
@@ -33,6 +35,9 @@ struct ServeFlags {
   std::string authority;
   std::string join_listen;
   uint64_t max_join_tokens = JoiningOptions().max_tokens;
+  uint64_t audit_entries = AuditOptions().entries;
+  uint64_t join_threads = JoiningCallsOptions().threads;
+  uint64_t max_waiting_joins = JoiningCallsOptions().waiting;
   uint64_t certificate_days = static_cast<uint64_t>(JoiningOptions().certificate_days);
   nanoseconds step_timeout = std::chrono::seconds(10);
   nanoseconds stall_timeout = DeploymentOptions().stall_timeout;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/str_replace.h"
 #include "common/certificates/authority.h"
 #include "common/printable.h"
 #include "common/status.h"
@@ -14,6 +15,7 @@ namespace strata {
 namespace {
 
 constexpr char kCertificateProperty[] = "x509_pem_cert";  // GRPC_X509_PEM_CERT_PROPERTY_NAME.
+constexpr char kNameProperty[] = "x509_common_name";      // GRPC_X509_CN_PROPERTY_NAME.
 
 std::optional<CertificateHolder> HolderOfPeer(const grpc::ServerContext& context) {
   const auto peer = context.auth_context();
@@ -56,6 +58,30 @@ const char* Wanted(CallFor whom) {
 }
 
 }  // namespace
+
+std::string PeerHolder(const grpc::ServerContext& context) {
+  if (const std::optional<CertificateHolder> holder = HolderOfPeer(context); holder.has_value()) {
+    return std::string(CertificateRoleName(holder->role)) + " " + Printable(holder->name, 64);
+  }
+  const auto peer = context.auth_context();
+  if (peer == nullptr || !peer->IsPeerAuthenticated()) {
+    return "";
+  }
+  std::string names = "certificate";
+  for (const grpc::string_ref& name : peer->FindPropertyValues(kNameProperty)) {
+    names += " " + Printable(std::string_view(name.data(), name.size()), 64);
+  }
+  return names;
+}
+
+std::string PeerAddress(const grpc::ServerContext& context) {
+  // "ipv4:10.0.0.9:5000", "ipv6:%5B::1%5D:5000".
+  std::string peer =
+      absl::StrReplaceAll(context.peer(), {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+  peer = peer.substr(0, peer.rfind(':'));
+  const size_t scheme = peer.find(':');
+  return Printable(scheme == std::string::npos ? peer : peer.substr(scheme + 1), 64);
+}
 
 absl::Status CheckPeerRole(const grpc::ServerContext& context, CallFor whom) {
   const std::optional<CertificateHolder> holder = HolderOfPeer(context);

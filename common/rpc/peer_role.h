@@ -25,6 +25,13 @@ enum class CallFor {
 // cluster` did not make.
 absl::Status CheckPeerRole(const grpc::ServerContext& context, CallFor whom);
 
+// Whom the caller's certificate names, for people, as in "operator anna", or "certificate NAME"
+// where it names no role. "" in plain text.
+std::string PeerHolder(const grpc::ServerContext& context);
+
+// Its address, without a port.
+std::string PeerAddress(const grpc::ServerContext& context);
+
 // PERMISSION_DENIED (NOT_YOUR_NAME) where the caller has a worker's certificate, and that is of
 // another than `node`.
 absl::Status CheckPeerIsNode(const grpc::ServerContext& context, const std::string& node);

@@ -18,10 +18,11 @@ constexpr nanoseconds kLongChange = std::chrono::seconds(10);
 DiskWatch::DiskWatch(DiskWatchOptions options, WatchedStore* store)
     : options_(std::move(options)),
       store_(store),
-      disk_(options_.data_dir, options_.look_every, [store] {
+      disk_(options_.data_dir, options_.look_every, [this, store] {
         if (!store->problem().ok()) {
           store->Probe();
         }
+        if (options_.probe) options_.probe();
       }) {}
 
 std::vector<v1::Problem> DiskWatch::Problems() const {

@@ -4,6 +4,7 @@
 #define STRATA_COORDINATOR_STORE_DISK_WATCH_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct DiskWatchOptions {
   std::string data_dir;
   uint64_t least_free_bytes = 0;  // Less is a problem; 0: never.
   nanoseconds look_every = std::chrono::seconds(2);
+  // Called with each look, on its thread: for what else is written there, and failed. May be null.
+  std::function<void()> probe = nullptr;
 };
 
 class DiskWatch {

@@ -53,6 +53,13 @@ absl::StatusOr<v1::RemoveNodeResponse> Client::RemoveGoneNodes(const CallOptions
   return STRATA_SDK_UNARY_(RemoveNodeResponse, RemoveNode);
 }
 
+absl::StatusOr<v1::ListAuditResponse> Client::ListAudit(const v1::ListAuditRequest& request,
+                                                        const CallOptions& call) {
+  return impl_->Unary<v1::ListAuditResponse>(call, [&](auto* context, auto* response) {
+    return impl_->audit().ListAudit(context, request, response);
+  });
+}
+
 absl::StatusOr<v1::CreateTokenResponse> Client::CreateToken(const v1::CreateTokenRequest& request,
                                                             const CallOptions& call) {
   return impl_->Unary<v1::CreateTokenResponse>(call, [&](auto* context, auto* response) {

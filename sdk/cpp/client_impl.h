@@ -17,6 +17,7 @@
 #include "sdk/cpp/cancellation.h"
 #include "sdk/cpp/strata.h"
 #include "strata/v1/admin.grpc.pb.h"
+#include "strata/v1/audit.grpc.pb.h"
 #include "strata/v1/inference.grpc.pb.h"
 #include "strata/v1/joining.grpc.pb.h"
 
@@ -32,6 +33,7 @@ class Client::Impl {
   v1::AdminService::Stub& admin() { return *admin_; }
   v1::InferenceService::Stub& inference() { return *inference_; }
   v1::TokenService::Stub& tokens() { return *tokens_; }
+  v1::AuditService::Stub& audit() { return *audit_; }
 
   // Waits until the channel is connected. UNAVAILABLE, COORDINATOR_UNREACHABLE when it was not for
   // `patience`, or at once when the address refuses connections and `patient` is false.
@@ -98,6 +100,7 @@ class Client::Impl {
   const std::unique_ptr<v1::AdminService::Stub> admin_;
   const std::unique_ptr<v1::InferenceService::Stub> inference_;
   const std::unique_ptr<v1::TokenService::Stub> tokens_;
+  const std::unique_ptr<v1::AuditService::Stub> audit_;
 };
 
 // The end of a call that begins now, or none.

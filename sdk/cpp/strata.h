@@ -37,6 +37,8 @@ class CheckModelProgress;
 class CheckModelRequest;
 class CreateKeyRequest;
 class CreateKeyResponse;
+class ListAuditRequest;
+class ListAuditResponse;
 class CreateTokenRequest;
 class CreateTokenResponse;
 class GetStatusResponse;
@@ -404,6 +406,11 @@ class Client {
   absl::StatusOr<v1::ListKeysResponse> ListKeys(const CallOptions& call = {});
   // `cancel`: its requests in flight end too.
   absl::StatusOr<v1::RevokeKeyResponse> RevokeKey(std::string_view id, bool cancel,
+                                                  const CallOptions& call = {});
+
+  // --- The audit ---
+  // Who administrated what, newest first; at most 1000 entries at a time.
+  absl::StatusOr<v1::ListAuditResponse> ListAudit(const v1::ListAuditRequest& request,
                                                   const CallOptions& call = {});
 
   // --- Requests in flight ---

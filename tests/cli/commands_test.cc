@@ -447,6 +447,26 @@ TEST_F(CliCommands, BenchShowsProgressOnATerminal) {
   EXPECT_THAT(result.err, HasSubstr("6 of 6 requests, 0 in flight, 0 failed"));
 }
 
+TEST_F(CliCommands, AuditSaysWhoDidWhatNewestFirst) {
+  const json list = Document({"audit", "--limit", "2100"});
+  ASSERT_EQ(list["entries"].size(), 2100u) << "asked for in parts";
+  EXPECT_EQ(list["entries"][0], json::parse(R"({"number":2500,"time_ms":1700002500000,
+      "who":"operator anna","address":"10.0.0.9","call":"DrainNode","object":"a","outcome":"OK",
+      "refused":false,"times":1})"));
+  EXPECT_EQ(list["entries"][2]["outcome"], nullptr) << "it is under way";
+  EXPECT_EQ(list["entries"][2099]["number"], 401);
+  const std::string text = Text({"audit", "--limit", "3"});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+  EXPECT_THAT(text,
+              HasSubstr("2023-11-14 22:55:00 UTC  operator anna from 10.0.0.9  DrainNode  a"));
+  EXPECT_THAT(text, HasSubstr("client bob"));
+  EXPECT_THAT(text, HasSubstr("refused: ROLE_MAY_NOT, 4 times or more"));
+  EXPECT_THAT(text, HasSubstr("under way"));
+  EXPECT_EQ(Document({"audit", "--who", "anna"})["entries"].size(), 100u);
+  EXPECT_EQ(Text({"audit", "--since", "1h"}), "Nothing is recorded of that.\n");
+  EXPECT_EQ(Run({"audit", "--since", "yesterday"}).code, kExitUsage);
+}
+
 TEST_F(CliCommands, KeysAreMadeListedAndRevoked) {
   EXPECT_EQ(Text({"key", "list"}), "There is no key, and none is asked for.\n");
   const json made = Document({"key", "create", "--name", "alice", "--requests-in-flight", "3",

@@ -67,7 +67,7 @@ def test_the_promised_commands_are_there():
                           "model remove", "model load", "model unload", "model resize",
                           "model check", "plan",
                           "generate", "chat", "session list", "session cancel", "key create",
-                          "key list", "key revoke", "bench", "cluster init", "cluster certificate", "cluster token", "login"}
+                          "key list", "key revoke", "audit", "bench", "cluster init", "cluster certificate", "cluster token", "login"}
 
 
 @each
@@ -113,7 +113,7 @@ def test_json_is_one_document_for_every_command(tmp_path):
         order = ["status", "top", "node list", "node show", "node drain", "node resume", "model add",
                  "model list", "model show", "plan", "model load", "generate", "chat",
                  "session list", "bench", "model check", "model resize", "model move", "model unload", "model remove",
-                 "key create", "key list"]
+                 "key create", "key list", "audit"]
         fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0", "node token": "--authority", "cluster token": "--authority",
                  "key revoke": "some-id"}
         assert set(order) | set(fails) | LOCAL == set(NAMES), "a new command: give it a place in `order` or `fails`"

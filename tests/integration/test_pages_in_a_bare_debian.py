@@ -124,6 +124,7 @@ WAY = [
     (OPERATIONS, "A worker's disk is full"),
     (OPERATIONS, "API keys"),
     "wait_for ask",
+    (OPERATIONS, "The audit"),
     'is "whose the state is" "$(find /var/lib/strata/coordinator ! -user strata)" ""',
     (INSTALL, "Remove"),
     'is "what stays is of a reader\'s own" "$(echo $(find /etc /lib /usr /var/lib -name "*strata*" | sort; ls /etc/strata))" '

@@ -92,6 +92,7 @@ class FakeCoordinator::Impl {
   FakeState state;
   std::unique_ptr<IoService> inference = MakeFakeInference(&state);
   std::unique_ptr<IoService> admin = MakeFakeAdmin(&state);
+  std::unique_ptr<IoService> audit = MakeFakeAudit();
   std::unique_ptr<RpcServer> server;
   std::string address;
   int port;
@@ -138,7 +139,7 @@ void FakeCoordinator::Start() {
   const auto transport = Transport::Make({});
   ASSERT_TRUE(transport.ok()) << Describe(transport.status());
   auto server = RpcServer::Start(*transport, "127.0.0.1:" + std::to_string(impl_->port),
-                                 {impl_->inference.get(), impl_->admin.get()});
+                                 {impl_->inference.get(), impl_->admin.get(), impl_->audit.get()});
   ASSERT_TRUE(server.ok()) << Describe(server.status());
   impl_->server = *std::move(server);
   impl_->port = impl_->server->port();

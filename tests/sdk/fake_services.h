@@ -43,9 +43,12 @@ struct FakeState {
   }
 };
 
+inline constexpr uint64_t kFakeAuditEntries = 2500;
+
 // Services over `state`, which outlives them.
 std::unique_ptr<IoService> MakeFakeInference(FakeState* state);
 std::unique_ptr<IoService> MakeFakeAdmin(FakeState* state);
+std::unique_ptr<IoService> MakeFakeAudit();
 
 // How both refuse a model that they do not know.
 grpc::Status NoSuchModel(const std::string& name);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
@@ -30,20 +31,48 @@ v1::Key KeyMessage(const StoredKey& key) {
   return message;
 }
 
+// "ci (key-1a2b3c4d)".
+std::string KeyTitle(const v1::Key& key) {
+  return key.name().empty() ? key.id() : key.name() + " (" + key.id() + ")";
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Caller>> AdminServiceImpl::Authenticate(CallContext* context,
+                                                                       std::string_view name,
                                                                        OperatorCall call) {
   // What a key that is no admin key opens is for clients, too.
-  RETURN_IF_ERROR(CheckPeerRole(
-      context->grpc(), call == OperatorCall::kOwn ? CallFor::kUsers : CallFor::kOperators));
-  return coordinator_->keys()->AuthenticateOperator(AuthorizationOf(context->grpc()), call,
-                                                    UnixNow());
+  absl::Status may = CheckPeerRole(
+      context->grpc(), call == OperatorCall::kOwn ? CallFor::kUsers : CallFor::kOperators);
+  std::shared_ptr<Caller> caller;
+  if (may.ok()) {
+    auto found = coordinator_->keys()->AuthenticateOperator(AuthorizationOf(context->grpc()), call,
+                                                            UnixNow());
+    may = found.status();
+    if (found.ok()) caller = *std::move(found);
+  }
+  if (!may.ok()) {
+    AuditRefusal(options_.audit, AuditCallOf(context, name), may);
+    return may;
+  }
+  return caller;
+}
+
+std::string AdminServiceImpl::ChangedBy(const v1::CreateKeyResponse& answer) {
+  return KeyTitle(answer.key());
+}
+
+std::string AdminServiceImpl::ChangedBy(const v1::RevokeKeyResponse& answer) {
+  return KeyTitle(answer.key());
+}
+
+std::string AdminServiceImpl::ChangedBy(const v1::RemoveNodeResponse& answer) {
+  return absl::StrJoin(answer.removed(), ", ");
 }
 
 grpc::Status AdminServiceImpl::ListSessions(CallContext* context, const v1::ListSessionsRequest*,
                                             v1::ListSessionsResponse* response) {
-  const auto caller = Authenticate(context, OperatorCall::kOwn);
+  const auto caller = Authenticate(context, "ListSessions", OperatorCall::kOwn);
   if (!caller.ok()) {
     return ToGrpc(caller.status());
   }
@@ -61,7 +90,7 @@ grpc::Status AdminServiceImpl::ListSessions(CallContext* context, const v1::List
 grpc::Status AdminServiceImpl::CancelSession(CallContext* context,
                                              const v1::CancelSessionRequest* request,
                                              v1::CancelSessionResponse*) {
-  const auto caller = Authenticate(context, OperatorCall::kOwn);
+  const auto caller = Authenticate(context, "CancelSession", OperatorCall::kOwn);
   if (!caller.ok()) {
     return ToGrpc(caller.status());
   }
@@ -71,7 +100,16 @@ grpc::Status AdminServiceImpl::CancelSession(CallContext* context,
   } else if (request->has_key()) {
     key = request->key();
   }
-  return ToGrpc(coordinator_->requests()->CancelById(request->request_id(), key));
+  if (*caller != nullptr) {
+    return ToGrpc(coordinator_->requests()->CancelById(request->request_id(), key));
+  }
+  // Whoever ends what is another's administrates.
+  AuditCall call = AuditCallOf(context, "CancelSession");
+  call.object = request->request_id();
+  AuditedCall audited(options_.audit, call);
+  const absl::Status cancelled = coordinator_->requests()->CancelById(request->request_id(), key);
+  audited.End(cancelled);
+  return ToGrpc(cancelled);
 }
 
 grpc::Status AdminServiceImpl::CreateKey(CallContext*, const v1::CreateKeyRequest* request,

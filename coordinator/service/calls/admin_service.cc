@@ -70,33 +70,33 @@ grpc::Service* AdminServiceImpl::NewService() {
 
 void AdminServiceImpl::Serve(IoLoop* loop) {
   using Async = v1::AdminService::AsyncService;
-  using This = AdminServiceImpl;
   const BlockingMethods quick(service_.get(), loop, &quick_);
-  quick.Serve(&Async::RequestGetStatus, Guarded(&This::GetStatus));
-  quick.Serve(&Async::RequestListNodes, Guarded(&This::ListNodes));
-  quick.Serve(&Async::RequestGetNode, Guarded(&This::GetNode));
-  quick.Serve(&Async::RequestListModels, Guarded(&This::ListModels, OperatorCall::kOwn));
-  quick.Serve(&Async::RequestGetModel, Guarded(&This::GetModel, OperatorCall::kOwn));
-  quick.Serve(&Async::RequestPlanModel, Guarded(&This::PlanModel));
+  quick.Serve(&Async::RequestGetStatus, Guarded("GetStatus", &This::GetStatus));
+  quick.Serve(&Async::RequestListNodes, Guarded("ListNodes", &This::ListNodes));
+  quick.Serve(&Async::RequestGetNode, Guarded("GetNode", &This::GetNode));
+  quick.Serve(&Async::RequestListModels,
+              Guarded("ListModels", &This::ListModels, OperatorCall::kOwn));
+  quick.Serve(&Async::RequestGetModel, Guarded("GetModel", &This::GetModel, OperatorCall::kOwn));
+  quick.Serve(&Async::RequestPlanModel, Guarded("PlanModel", &This::PlanModel));
   quick.Serve(&Async::RequestListSessions, std::bind_front(&This::ListSessions, this));
   quick.Serve(&Async::RequestCancelSession, std::bind_front(&This::CancelSession, this));
-  quick.Serve(&Async::RequestListKeys, Guarded(&This::ListKeys));
+  quick.Serve(&Async::RequestListKeys, Guarded("ListKeys", &This::ListKeys));
   const BlockingMethods changes(service_.get(), loop, &changes_);
-  changes.Serve(&Async::RequestDrainNode, Guarded(&This::DrainNode));
-  changes.Serve(&Async::RequestResumeNode, Guarded(&This::ResumeNode));
-  changes.Serve(&Async::RequestRemoveNode, Guarded(&This::RemoveNode));
-  changes.Serve(&Async::RequestUnloadModel, Guarded(&This::UnloadModel));
-  changes.Serve(&Async::RequestCreateKey, Guarded(&This::CreateKey));
-  changes.Serve(&Async::RequestRevokeKey, Guarded(&This::RevokeKey));
+  changes.Serve(&Async::RequestDrainNode, Audited("DrainNode", &This::DrainNode));
+  changes.Serve(&Async::RequestResumeNode, Audited("ResumeNode", &This::ResumeNode));
+  changes.Serve(&Async::RequestRemoveNode, Audited("RemoveNode", &This::RemoveNode));
+  changes.Serve(&Async::RequestUnloadModel, Audited("UnloadModel", &This::UnloadModel));
+  changes.Serve(&Async::RequestCreateKey, Audited("CreateKey", &This::CreateKey));
+  changes.Serve(&Async::RequestRevokeKey, Audited("RevokeKey", &This::RevokeKey));
   const BlockingMethods lengthy(service_.get(), loop, &long_);
-  lengthy.Serve(&Async::RequestAddModel, Guarded(&This::AddModel));
-  lengthy.Serve(&Async::RequestUploadModel, Guarded(&This::UploadModel));
-  lengthy.Serve(&Async::RequestPullModel, Guarded(&This::PullModel));
-  lengthy.Serve(&Async::RequestRemoveModel, Guarded(&This::RemoveModel));
-  lengthy.Serve(&Async::RequestLoadModel, Guarded(&This::LoadModel));
-  lengthy.Serve(&Async::RequestResizeModel, Guarded(&This::ResizeModel));
-  lengthy.Serve(&Async::RequestMoveModel, Guarded(&This::MoveModel));
-  lengthy.Serve(&Async::RequestCheckModel, Guarded(&This::CheckModel));
+  lengthy.Serve(&Async::RequestAddModel, Audited("AddModel", &This::AddModel));
+  lengthy.Serve(&Async::RequestUploadModel, Guarded("UploadModel", &This::UploadModel));
+  lengthy.Serve(&Async::RequestPullModel, Audited("PullModel", &This::PullModel));
+  lengthy.Serve(&Async::RequestRemoveModel, Audited("RemoveModel", &This::RemoveModel));
+  lengthy.Serve(&Async::RequestLoadModel, Audited("LoadModel", &This::LoadModel));
+  lengthy.Serve(&Async::RequestResizeModel, Audited("ResizeModel", &This::ResizeModel));
+  lengthy.Serve(&Async::RequestMoveModel, Audited("MoveModel", &This::MoveModel));
+  lengthy.Serve(&Async::RequestCheckModel, Guarded("CheckModel", &This::CheckModel));
 }
 
 grpc::Status AdminServiceImpl::GetStatus(CallContext*, const v1::GetStatusRequest*,
@@ -152,10 +152,17 @@ grpc::Status AdminServiceImpl::AddModel(CallContext* context, const v1::AddModel
 
 grpc::Status AdminServiceImpl::UploadModel(
     CallContext* context, CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream) {
-  return ToGrpc(intake_.Upload(
-      {.read = [stream](v1::UploadModelRequest* message) { return stream->Read(message); },
-       .end = [context](const absl::Status& why) { context->EndWith(ToGrpc(why)); }},
-      [stream](const v1::ModelProgress& progress) { return stream->Write(progress); }));
+  AuditedCall audited(options_.audit, AuditCallOf(context, "UploadModel"));
+  const auto read = [&](v1::UploadModelRequest* message) {
+    const bool there = stream->Read(message);
+    if (there && message->has_begin()) audited.SetObject(message->begin().name());
+    return there;
+  };
+  const absl::Status done = intake_.Upload(
+      {.read = read, .end = [context](const absl::Status& why) { context->EndWith(ToGrpc(why)); }},
+      [stream](const v1::ModelProgress& progress) { return stream->Write(progress); });
+  audited.End(done);
+  return ToGrpc(done);
 }
 
 grpc::Status AdminServiceImpl::PullModel(CallContext* context, const v1::PullModelRequest* request,

@@ -7,11 +7,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/call_threads.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
+#include "coordinator/audit/audit_log.h"
+#include "coordinator/service/calls/audited_call.h"
 #include "coordinator/service/calls/model_intake.h"
 #include "coordinator/service/process/coordinator.h"
 #include "strata/v1/admin.grpc.pb.h"
@@ -26,10 +29,15 @@ struct AdminOptions {
   size_t max_long_calls = 64;
   // Of the others, those that may wait for a thread; one more is refused.
   size_t max_waiting_calls = 4096;
+  // Where calls that change something are recorded, and those that are refused; null: nowhere.
+  // Outlives the service.
+  AuditLog* audit = nullptr;
 };
 
 // Any thread.
 class AdminServiceImpl final : public IoService {
+  using This = AdminServiceImpl;
+
  public:
   // `coordinator` outlives the service.
   AdminServiceImpl(Coordinator* coordinator, AdminOptions options);
@@ -45,16 +53,54 @@ class AdminServiceImpl final : public IoService {
   }
 
  private:
-  // KeyRing::AuthenticateOperator of a call.
-  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(CallContext* context, OperatorCall call);
+  // KeyRing::AuthenticateOperator of the call `name`; a refusal is recorded.
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(CallContext* context, std::string_view name,
+                                                       OperatorCall call);
+  AuditCall AuditCallOf(CallContext* context, std::string_view name) const {
+    return CallerOf(context->grpc(), coordinator_->keys(), name);
+  }
   // The handler `method`, for those who may make such a call.
   template <typename Method>
-  auto Guarded(Method method, OperatorCall call = OperatorCall::kAny) {
-    return [this, method, call](CallContext* context, auto... rest) -> grpc::Status {
-      const absl::Status may = Authenticate(context, call).status();
+  auto Guarded(std::string_view name, Method method, OperatorCall call = OperatorCall::kAny) {
+    return [this, name, method, call](CallContext* context, auto... rest) -> grpc::Status {
+      const absl::Status may = Authenticate(context, name, call).status();
       return may.ok() ? std::invoke(method, this, context, rest...) : ToGrpc(may);
     };
   }
+  // Likewise of a call that changes something, and so is recorded.
+  template <typename Method>
+  auto Audited(std::string_view name, Method method) {
+    return Guarded(name,
+                   [name, method](This* self, CallContext* context, const auto* request,
+                                  auto* answer) -> grpc::Status {
+                     if (!Changes(*request)) {
+                       return std::invoke(method, self, context, request, answer);
+                     }
+                     AuditCall call = self->AuditCallOf(context, name);
+                     call.object = ObjectOf(*request);
+                     AuditedCall audited(self->options_.audit, call);
+                     const grpc::Status status =
+                         std::invoke(method, self, context, request, answer);
+                     if (const std::string object = ChangedBy(*answer); !object.empty()) {
+                       audited.SetObject(object);
+                     }
+                     audited.End(status);
+                     return status;
+                   });
+  }
+  template <typename Request>
+  static bool Changes(const Request&) {
+    return true;
+  }
+  static bool Changes(const v1::MoveModelRequest& request) { return !request.plan_only(); }
+  // What the answer says of what was changed; "": what the request says.
+  template <typename Answer>
+  static std::string ChangedBy(const Answer&) {
+    return "";
+  }
+  static std::string ChangedBy(const v1::CreateKeyResponse& answer);
+  static std::string ChangedBy(const v1::RevokeKeyResponse& answer);
+  static std::string ChangedBy(const v1::RemoveNodeResponse& answer);
 
   // Tells where a model goes, and how far it is until it is ready there.
   using ProgressFn = std::function<absl::StatusOr<v1::LoadModelProgress>()>;
@@ -73,6 +119,7 @@ class AdminServiceImpl final : public IoService {
                           v1::RemoveNodeResponse* response);
   grpc::Status AddModel(CallContext* context, const v1::AddModelRequest* request,
                         CallWriter<v1::ModelProgress>* writer);
+  // It records itself: its name comes with the first message.
   grpc::Status UploadModel(CallContext* context,
                            CallStream<v1::ModelProgress, v1::UploadModelRequest>* stream);
   grpc::Status PullModel(CallContext* context, const v1::PullModelRequest* request,

@@ -13,23 +13,23 @@
 #include "common/check.h"
 #include "common/printable.h"
 #include "common/rpc/address.h"
-#include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
 #include "common/rpc/tls_files.h"
 #include "common/status.h"
-#include "coordinator/service/calls/authorization.h"
+#include "coordinator/joining/token_book.h"
+#include "coordinator/service/calls/audited_call.h"
 
 namespace strata {
 namespace {
 
 int64_t NowS() { return static_cast<int64_t>(std::time(nullptr)); }
 
-// As RequestKeyDigest and IssueCertificate take a fraction of a millisecond, few wait for long.
-CallThreadsOptions Few() {
+CallThreadsOptions ThreadsOf(const JoiningCallsOptions& calls, const std::string& hint) {
   CallThreadsOptions options;
-  options.threads = 2;
-  options.waiting = 64;
+  options.threads = calls.threads;
+  options.waiting = calls.waiting;
   options.name = "joining_calls";
+  options.hint = hint;
   return options;
 }
 
@@ -53,6 +53,17 @@ std::string At(const std::string& host, const std::string& bound) {
   HostPort at = ParseHostPort(bound).value();
   at.host = host;
   return at.ToString();
+}
+
+// "token 1a2b3c4d for 2 uses as worker".
+std::string ObjectOfToken(const v1::CreateTokenResponse& made) {
+  const auto token = ParseJoinToken(made.token());
+  STRATA_CHECK(token.ok());
+  const std::string_view role = token->role() == v1::CERTIFICATE_ROLE_OPERATOR ? "operator"
+                                : token->role() == v1::CERTIFICATE_ROLE_CLIENT ? "client"
+                                                                               : "worker";
+  return TokenName(token->secret()) + " for " + std::to_string(made.uses()) +
+         (made.uses() == 1 ? " use as " : " uses as ") + std::string(role);
 }
 
 }  // namespace
@@ -118,8 +129,11 @@ absl::StatusOr<v1::JoinResponse> JoiningDesk::Join(
   return joining_->Join(request, is_member, NowS());
 }
 
-TokenServiceImpl::TokenServiceImpl(Coordinator* coordinator, JoiningDesk* desk)
-    : coordinator_(coordinator), desk_(desk), threads_(Few()) {}
+TokenServiceImpl::TokenServiceImpl(Coordinator* coordinator, JoiningDesk* desk, AuditLog* audit)
+    : coordinator_(coordinator),
+      desk_(desk),
+      audit_(audit),
+      threads_(ThreadsOf({}, "try again in a moment")) {}
 
 grpc::Service* TokenServiceImpl::NewService() {
   service_ = std::make_unique<v1::TokenService::AsyncService>();
@@ -135,26 +149,33 @@ void TokenServiceImpl::Serve(IoLoop* loop) {
 grpc::Status TokenServiceImpl::CreateToken(CallContext* context,
                                            const v1::CreateTokenRequest* request,
                                            v1::CreateTokenResponse* response) {
-  if (const absl::Status may = CheckPeerRole(context->grpc(), CallFor::kOperators); !may.ok()) {
+  KeyRing* const keys = coordinator_->keys();
+  const absl::Status may = CheckOperator(context->grpc(), keys, audit_, "CreateToken");
+  if (!may.ok()) {
     return ToGrpc(may);
   }
-  const auto caller = coordinator_->keys()->AuthenticateOperator(
-      AuthorizationOf(context->grpc()), OperatorCall::kAny, static_cast<uint64_t>(NowS()));
-  if (!caller.ok()) {
-    return ToGrpc(caller.status());
-  }
+  AuditedCall audited(audit_, CallerOf(context->grpc(), keys, "CreateToken"));
   auto made = desk_->CreateToken(*request);
+  if (made.ok()) {
+    audited.SetObject(ObjectOfToken(*made));
+    LogInfo({{"uses", uint64_t{made->uses()}}, {"expires_at", made->expires_at()}},
+            "a token for joining was made");
+  }
+  audited.End(made.status());
   if (!made.ok()) {
     return ToGrpc(made.status());
   }
   *response = *std::move(made);
-  LogInfo({{"uses", uint64_t{response->uses()}}, {"expires_at", response->expires_at()}},
-          "a token for joining was made");
   return grpc::Status::OK;
 }
 
-JoiningServiceImpl::JoiningServiceImpl(Coordinator* coordinator, JoiningDesk* desk)
-    : coordinator_(coordinator), desk_(desk), threads_(Few()) {}
+JoiningServiceImpl::JoiningServiceImpl(Coordinator* coordinator, JoiningDesk* desk, AuditLog* audit,
+                                       const JoiningCallsOptions& options)
+    : coordinator_(coordinator),
+      desk_(desk),
+      audit_(audit),
+      threads_(ThreadsOf(
+          options, "try again in a moment, or raise --max-waiting-joins of strata-coordinator")) {}
 
 grpc::Service* JoiningServiceImpl::NewService() {
   service_ = std::make_unique<v1::JoiningService::AsyncService>();
@@ -182,13 +203,21 @@ grpc::Status JoiningServiceImpl::Join(CallContext* context, const v1::JoinReques
     return std::any_of(nodes->begin(), nodes->end(),
                        [&](const v1::Node& node) { return node.name() == name; });
   };
+  AuditCall call = CallerOf(context->grpc(), nullptr, "Join");
+  call.who = TokenName(request->secret());
+  call.object = request->name();
   auto joined = desk_->Join(*request, is_member);
   const std::string name = Printable(request->name(), 64);
   const std::string peer = Printable(context->grpc().peer(), 64);
   if (!joined.ok()) {
+    AuditRefusal(audit_, call, joined.status());
     LogWarn({{"node", name}, {"peer", peer}}, "joining was refused: " + Describe(joined.status()));
     return ToGrpc(joined.status());
   }
+  if (const auto holder = HolderOf(joined->certificate()); holder.ok()) {
+    call.object = std::string(CertificateRoleName(holder->role)) + " " + holder->name;
+  }
+  AuditedCall(audit_, call).End(absl::OkStatus());
   *response = *std::move(joined);
   LogInfo({{"node", name}, {"peer", peer}}, "has a certificate of the cluster now");
   return grpc::Status::OK;

@@ -14,6 +14,7 @@
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/call_threads.h"
 #include "common/rpc/transport.h"
+#include "coordinator/audit/audit_log.h"
 #include "coordinator/joining/joining.h"
 #include "coordinator/service/process/coordinator.h"
 #include "strata/v1/joining.grpc.pb.h"
@@ -49,10 +50,10 @@ class JoiningDesk {
   std::string join_address_ STRATA_GUARDED_BY(mutex_);
 };
 
-// TokenService. `coordinator` and `desk` outlive it.
+// TokenService. `coordinator`, `desk` and `audit` outlive it.
 class TokenServiceImpl final : public IoService {
  public:
-  TokenServiceImpl(Coordinator* coordinator, JoiningDesk* desk);
+  TokenServiceImpl(Coordinator* coordinator, JoiningDesk* desk, AuditLog* audit);
   grpc::Service* NewService() override;
   void Serve(IoLoop* loop) override;
 
@@ -62,15 +63,24 @@ class TokenServiceImpl final : public IoService {
 
   Coordinator* const coordinator_;
   JoiningDesk* const desk_;
+  AuditLog* const audit_;
   std::unique_ptr<v1::TokenService::AsyncService> service_;
   CallThreads threads_;  // Last: what it runs uses the others.
 };
 
+// What the port for joining takes at once. A joining takes a fraction of a millisecond of a
+// processor, and a write of the store.
+struct JoiningCallsOptions {
+  size_t threads = 2;
+  size_t waiting = 64;  // One more is refused.
+};
+
 // JoiningService, on a port that anybody can reach: few calls at a time, small messages.
-// `coordinator` and `desk` outlive it.
+// `coordinator`, `desk` and `audit` outlive it.
 class JoiningServiceImpl final : public IoService {
  public:
-  JoiningServiceImpl(Coordinator* coordinator, JoiningDesk* desk);
+  JoiningServiceImpl(Coordinator* coordinator, JoiningDesk* desk, AuditLog* audit,
+                     const JoiningCallsOptions& options);
   grpc::Service* NewService() override;
   void Serve(IoLoop* loop) override;
 
@@ -80,6 +90,7 @@ class JoiningServiceImpl final : public IoService {
 
   Coordinator* const coordinator_;
   JoiningDesk* const desk_;
+  AuditLog* const audit_;
   std::unique_ptr<v1::JoiningService::AsyncService> service_;
   CallThreads threads_;  // Last: what it runs uses the others.
 };
