@@ -31,6 +31,7 @@ struct OpenAiChoice {
   CompletionLogprobs completion;
   OrderedJson chat = OrderedJson::array();
   bool named = false;         // A chunk said whose it is.
+  bool said = false;          // A chunk had text, a thought or a call.
   std::string finish_reason;  // Since its last message.
   v1::Finish finish;
   double logprob_sum = 0;
@@ -95,6 +96,10 @@ class OpenAiAnswer : public HttpAnswer {
   OrderedJson TakeLogprobs(OpenAiChoice* choice) const;
   // One entry of "choices", of all that was not taken yet.
   OrderedJson Take(size_t index, OpenAiChoice* choice) const;
+  // An event of it.
+  std::string Chunk(size_t index, OpenAiChoice* choice) const;
+  // Events of it, each with the pieces of one call at most: clients read no more of a chunk.
+  std::string Chunks(size_t index, OpenAiChoice* choice) const;
 
   const bool chat_;
   const bool stream_;
@@ -188,9 +193,15 @@ OrderedJson OpenAiAnswer::TakeSaid(OpenAiChoice* choice) const {
   std::string text = std::exchange(choice->text, {});
   std::string thought = std::exchange(choice->thought, {});
   const std::vector<v1::ToolCallPiece> calls = std::exchange(choice->calls, {});
-  // Null beside thoughts and calls, so that nobody shows an empty text for them.
-  const bool silent = text.empty() && !(calls.empty() && thought.empty());
-  said["content"] = silent ? OrderedJson(nullptr) : OrderedJson(std::move(text));
+  // Null beside thoughts and calls, so that nobody shows an empty text for them. A chunk that says
+  // nothing leaves it out, but where the whole answer is empty.
+  const bool beside = !calls.empty() || !thought.empty();
+  const bool nothing = text.empty() && !beside;
+  const bool empty_answer = !choice->said && !choice->finish_reason.empty();
+  if (!stream_ || !nothing || empty_answer) {
+    said["content"] = text.empty() && beside ? OrderedJson(nullptr) : OrderedJson(std::move(text));
+  }
+  choice->said |= !nothing;
   if (!thought.empty()) said["reasoning_content"] = std::move(thought);
   for (const v1::ToolCallPiece& piece : calls) {
     OrderedJson call = OrderedJson::object();
@@ -220,6 +231,32 @@ OrderedJson OpenAiAnswer::Take(size_t index, OpenAiChoice* choice) const {
   json["finish_reason"] = nullptr;
   if (!choice->finish_reason.empty()) json["finish_reason"] = choice->finish_reason;
   return json;
+}
+
+std::string OpenAiAnswer::Chunk(size_t index, OpenAiChoice* choice) const {
+  OrderedJson json = HeadOf();
+  const bool last = !choice->finish_reason.empty();
+  json["choices"] = OrderedJson::array({Take(index, choice)});
+  if (last) json["seed"] = SeedJson(started_.seed(), negative_seed_);
+  if (continuous_usage_) {
+    json["usage"] = UsageSoFar();
+  } else if (include_usage_) {
+    json["usage"] = nullptr;
+  }
+  return OpenAiEvent(json);
+}
+
+std::string OpenAiAnswer::Chunks(size_t index, OpenAiChoice* choice) const {
+  std::string events;
+  std::vector<v1::ToolCallPiece> calls = std::exchange(choice->calls, {});
+  const std::string reason = std::exchange(choice->finish_reason, {});
+  for (size_t i = 0; i + 1 < calls.size(); ++i) {
+    choice->calls.push_back(std::move(calls[i]));
+    events += Chunk(index, choice);
+  }
+  if (!calls.empty()) choice->calls.push_back(std::move(calls.back()));
+  choice->finish_reason = reason;
+  return events + Chunk(index, choice);
 }
 
 std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& message) {
@@ -267,15 +304,7 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
   if (!stream_ || !moved || !something) {
     return "";
   }
-  OrderedJson json = HeadOf();
-  json["choices"] = OrderedJson::array({Take(index, &choice)});
-  if (message.has_finish()) json["seed"] = SeedJson(started_.seed(), negative_seed_);
-  if (continuous_usage_) {
-    json["usage"] = UsageSoFar();
-  } else if (include_usage_) {
-    json["usage"] = nullptr;
-  }
-  return OpenAiEvent(json);
+  return Chunks(index, &choice);
 }
 
 std::string OpenAiAnswer::EndOfStream() {

@@ -118,7 +118,11 @@ class Joined {
  public:
   void Add(const Json& choice) {
     const Json& delta = choice["delta"];
-    content_ += delta["content"].is_null() ? "" : delta["content"].get<std::string>();
+    if (const Json content = delta.value("content", Json()); content.is_string()) {
+      content_ =
+          (content_.is_null() ? "" : content_.get<std::string>()) + content.get<std::string>();
+    }
+    STRATA_CHECK(delta.value("tool_calls", Json::array()).size() <= 1);
     thought_ += delta.value("reasoning_content", "");
     for (const Json& piece : delta.value("tool_calls", Json::array())) {
       const size_t index = piece["index"];
@@ -138,7 +142,6 @@ class Joined {
 
   Json Message() const {
     Json message = {{"role", "assistant"}, {"content", content_}};
-    if (content_.empty() && !(calls_.empty() && thought_.empty())) message["content"] = nullptr;
     if (!thought_.empty()) message["reasoning_content"] = thought_;
     if (!calls_.empty()) message["tool_calls"] = calls_;
     return message;
@@ -146,7 +149,8 @@ class Joined {
   const Json& reason() const { return reason_; }
 
  private:
-  std::string content_, thought_;
+  Json content_;
+  std::string thought_;
   Json calls_ = Json::array();
   Json reason_;
 };
@@ -172,9 +176,12 @@ Joined Streamed(const std::vector<v1::GenerateResponse>& messages) {
   const auto answer = MakeAnswer(/*stream=*/true);
   Joined joined;
   for (const v1::GenerateResponse& message : messages) {
-    const std::string said = answer->OnMessage(0, message);
-    STRATA_CHECK(said.empty() || (said.starts_with("data: ") && said.ends_with("\n\n")));
-    if (!said.empty()) joined.Add(Json::parse(said.substr(6))["choices"][0]);
+    std::string said = answer->OnMessage(0, message);
+    for (size_t end = 0; !said.empty(); said.erase(0, end + 2)) {
+      end = said.find("\n\n");
+      STRATA_CHECK(said.starts_with("data: ") && end != std::string::npos);
+      joined.Add(Json::parse(said.substr(6, end - 6))["choices"][0]);
+    }
   }
   return joined;
 }

@@ -24,6 +24,7 @@ SCRIPTS = {  # By what it says.
     "unknown": CALL.replace("weather", "whether"),
     "answer": "It is 9 degrees.",
     "thinks": "<think>So",
+    "calls": f"{CALL}\n{CALL}",
 }
 IDS = {name: 1013 + i for i, name in enumerate(SCRIPTS)}
 TOOLS = [{"type": "function", "function": {
@@ -110,6 +111,14 @@ def test_a_stream_says_the_same(cluster):
         assert said["tool_calls"] == [[c["function"]["name"], c["function"]["arguments"]]
                                       for c in message.get("tool_calls", ())]
         assert said["finish_reason"] == whole["finish_reason"] == "length"
+
+
+def test_a_chunk_has_pieces_of_one_call_at_most(cluster):
+    """There are clients that read no more of it."""
+    deltas = [choice["delta"] for event in stream(cluster, "/v1/chat/completions", chat("calls", stream=True))
+              for choice in event["choices"]]
+    assert [[call["index"] for call in d.get("tool_calls", ())] for d in deltas] == [[0], [1], []]
+    assert deltas[-1] == {}  # A text that is empty would be another answer than null.
 
 
 def test_thoughts_are_apart_and_counted(cluster):

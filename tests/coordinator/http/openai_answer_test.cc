@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "common/status.h"
 #include "coordinator/http/http_errors.h"
 #include "coordinator/http/json_body.h"
@@ -139,14 +140,57 @@ TEST(OpenAiAnswer, AStreamedCallBeginsWithItsNameAndGoesOnWithArguments) {
     made.push_back(chunk["usage"]["completion_tokens"].get<uint64_t>());
     EXPECT_EQ(chunk["usage"]["prompt_tokens"], 3);
   }
-  EXPECT_THAT(deltas,
-              ::testing::ElementsAre(
-                  R"({"role":"assistant","content":null,"reasoning_content":"Hm."})",
-                  R"({"content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function",)"
-                  R"("function":{"name":"f","arguments":"{\"a\":"}}]})",
-                  R"({"content":null,"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]})",
-                  R"({"content":""})"));
+  EXPECT_THAT(
+      deltas,
+      ::testing::ElementsAre(
+          R"({"role":"assistant","content":null,"reasoning_content":"Hm."})",
+          R"({"content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function",)"
+          R"("function":{"name":"f","arguments":"{\"a\":"}}]})",
+          R"({"content":null,"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]})", "{}"));
   EXPECT_THAT(made, ::testing::ElementsAre(1, 2, 3, 3));
+}
+
+// Of each chunk of a chat's stream.
+std::vector<std::string> Deltas(const std::vector<v1::GenerateResponse>& messages) {
+  OpenAiRequest request = Request(true);
+  request.stream = true;
+  const auto answer = MakeOpenAiAnswer(request, Context());
+  std::vector<std::string> deltas;
+  for (const v1::GenerateResponse& message : messages) {
+    const std::string events = answer->OnMessage(0, message);
+    for (const std::string& event :
+         std::vector<std::string>(absl::StrSplit(events, "\n\n", absl::SkipEmpty()))) {
+      const OrderedJson chunk = OrderedJson::parse(event.substr(6));
+      const OrderedJson& choice = chunk["choices"][0];
+      deltas.push_back(choice["delta"].dump() + choice["finish_reason"].dump());
+    }
+  }
+  return deltas;
+}
+
+TEST(OpenAiAnswer, EachChunkHasPiecesOfOneCallAtMost) {
+  v1::GenerateResponse calls;
+  calls.add_token_ids(1);
+  calls.set_text("So");
+  for (const char* id : {"c1", "c2"}) {
+    v1::ToolCallPiece* piece = calls.add_tool_calls();
+    piece->set_index(static_cast<uint32_t>(calls.tool_calls_size() - 1));
+    piece->set_id(id);
+    piece->set_name("f");
+    piece->set_arguments("{}");
+  }
+  EXPECT_THAT(Deltas({StartedMessage(3, 16), calls, FinishMessage("tool_calls", 3, 1)}),
+              ::testing::ElementsAre(
+                  R"({"role":"assistant","content":"So","tool_calls":[{"index":0,"id":"c1",)"
+                  R"("type":"function","function":{"name":"f","arguments":"{}"}}]}null)",
+                  R"({"content":null,"tool_calls":[{"index":1,"id":"c2",)"
+                  R"("type":"function","function":{"name":"f","arguments":"{}"}}]}null)",
+                  R"({}"tool_calls")"));
+}
+
+TEST(OpenAiAnswer, AStreamWithoutATextSaysAnEmptyOne) {
+  EXPECT_THAT(Deltas({StartedMessage(3, 16), FinishMessage("stop", 3, 0)}),
+              ::testing::ElementsAre(R"({"role":"assistant","content":""}"stop")"));
 }
 
 TEST(OpenAiAnswer, AChatStreamIsExactlyThis) {
@@ -169,7 +213,7 @@ TEST(OpenAiAnswer, AChatStreamIsExactlyThis) {
                       R"("logprobs":null,"finish_reason":null}],"usage":null})"
                       "\n\n" +
                       head +
-                      R"("choices":[{"index":0,"delta":{"content":""},)"
+                      R"("choices":[{"index":0,"delta":{},)"
                       R"("logprobs":null,"finish_reason":"stop"}],"seed":7,"usage":null})"
                       "\n\n" +
                       head +
