@@ -175,14 +175,11 @@ absl::Status ReadMessage(const Json& json, size_t index, OrderedBody* body,
     }
   }
   if (content == nullptr && message->role() == "assistant") {
-    if (refusal.has_value()) {
-      message->set_content(*refusal);
-      return absl::OkStatus();
-    }
-    if (message->tool_calls_size() > 0 || HasReasoning(*message)) {
-      message->set_without_content(true);
-      return absl::OkStatus();
-    }
+    message->set_content(refusal.value_or(""));
+    // Clients send back what was a thought alone without that, as null or not at all.
+    message->set_without_content(!refusal.has_value() &&
+                                 (message->tool_calls_size() > 0 || HasReasoning(*message)));
+    return absl::OkStatus();
   }
   return ReadContent(content, place + ".content", message->mutable_content());
 }

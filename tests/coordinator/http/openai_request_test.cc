@@ -147,9 +147,21 @@ TEST(OpenAiRequest, WhatIsWrongInMessagesIsNamed) {
   EXPECT_EQ(
       refused(R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":3}}]})"),
       "messages[0].tool_calls[0].function.arguments");
-  EXPECT_EQ(refused(R"({"role":"assistant","tool_calls":[]})"), "messages[0].content");
   EXPECT_EQ(refused(R"({"role":"assistant","tool_calls":{}})"), "messages[0].tool_calls");
   EXPECT_EQ(refused(R"({"role":"tool","tool_call_id":"x"})"), "messages[0].content");
+}
+
+// As clients send back what was a thought alone, which they do not keep.
+TEST(OpenAiRequest, AnAssistantsContentMayBeMissingAndIsEmptyThen) {
+  const auto parsed = ParseChatCompletion(
+      R"({"messages":[{"role":"assistant","content":null,"tool_calls":null},
+          {"role":"assistant","tool_calls":[]},{"role":"assistant"},{"role":"user","content":"b"}]})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  for (const int i : {0, 1, 2}) {
+    const v1::ChatMessage& message = parsed->prompts.at(0).chat().messages(i);
+    EXPECT_EQ(message.content(), "");
+    EXPECT_FALSE(message.without_content());
+  }
 }
 
 TEST(OpenAiRequest, CallsOfToolsAndTheirResultsReachTheRequest) {
