@@ -37,13 +37,25 @@ ErrorShape ShapeOf(std::string_view path) {
   return path.substr(0, 4) == "/v1/" ? ErrorShape::kOpenAi : ErrorShape::kLorax;
 }
 
+constexpr const char* kSeeDocs = "docs/API.md lists what is served";
+
+// What to do instead of asking for a route that is not there.
+const char* HintOf(std::string_view path) {
+  for (const std::string_view other : {"/v1/responses", "/v1/messages"}) {
+    if (path.substr(0, other.size()) == other) {
+      return "tell the client to use /v1/chat/completions (docs/API.md, Clients, says how)";
+    }
+  }
+  return kSeeDocs;
+}
+
 void Refuse(int status, ErrorShape shape, const std::string& message, std::string allow,
-            HttpResponder* responder) {
+            HttpResponder* responder, const char* hint = kSeeDocs) {
   const bool method = status == 405;
   const absl::Status error =
       Error(method ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kNotFound,
             method ? "METHOD_NOT_ALLOWED" : "NO_ROUTE", message)
-          .Hint("docs/API.md lists what is served");
+          .Hint(hint);
   HttpResponse response = ErrorAnswer(error, shape);
   response.status = status;
   if (!allow.empty()) response.headers.emplace_back("Allow", std::move(allow));
@@ -194,7 +206,8 @@ void HttpApi::Serve(HttpRequest request, std::shared_ptr<HttpResponder> responde
   }
   const Route* route = RouteOf(request.path);
   if (route == nullptr) {
-    Refuse(404, ShapeOf(request.path), "there is no route " + request.path, "", responder.get());
+    Refuse(404, ShapeOf(request.path), "there is no route " + request.path, "", responder.get(),
+           HintOf(request.path));
     return;
   }
   const bool head_of_get = request.method == "HEAD" && route->method == "GET";

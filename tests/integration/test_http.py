@@ -186,6 +186,10 @@ def test_what_is_wrong_is_refused_by_name(cluster):
     assert refused(cluster, "/v1/completions", completion(),
                    X_Strata_Deadline="soon") == (400, "bad_field", "X-Strata-Deadline")
     assert request(cluster, "GET", "/v1/nothing")[0] == 404
+    # What clients ask for that speak another API unless they are told not to.
+    for path in ("/v1/responses", "/v1/messages/count_tokens"):
+        status, _, answer = request(cluster, "POST", path, b"{}")
+        assert status == 404 and "/v1/chat/completions" in answer["error"]["message"]
     status, headers, answer = request(cluster, "GET", "/v1/completions")
     assert (status, headers["Allow"]) == (405, "POST")
     assert (answer["error"]["type"], answer["error"]["code"]) == (
