@@ -46,6 +46,7 @@ struct BenchFlags {
   std::string target_itl;
   std::string openai;
   std::string api_key;
+  std::string ca;
   std::optional<uint32_t> vocab_size;
   bool text = false;
   std::string answers;
@@ -104,8 +105,9 @@ absl::Status CheckFlags(const BenchFlags& flags) {
   if (flags.rate && !flags.ramp.empty()) {
     return UsageError("--ramp is for clients that wait for their answers, not for --rate");
   }
-  if (flags.openai.empty() && (!flags.api_key.empty() || flags.vocab_size || flags.text)) {
-    return UsageError("--api-key, --vocab-size and --text are for --openai");
+  if (flags.openai.empty() &&
+      (!flags.api_key.empty() || !flags.ca.empty() || flags.vocab_size || flags.text)) {
+    return UsageError("--api-key, --ca, --vocab-size and --text are for --openai");
   }
   return absl::OkStatus();
 }
@@ -211,8 +213,11 @@ absl::StatusOr<Endpoint> ConnectCluster(const Context& context, const BenchFlags
 absl::StatusOr<Endpoint> ConnectOpenAi(const Context& context, const BenchFlags& flags,
                                        const sdk::Cancellation& cancellation,
                                        WorkloadOptions* workload, BenchDescription* description) {
-  OpenAiOptions options{
-      .url = flags.openai, .model = flags.model, .api_key = flags.api_key, .text_only = flags.text};
+  OpenAiOptions options{.url = flags.openai,
+                        .model = flags.model,
+                        .api_key = flags.api_key,
+                        .ca_file = flags.ca,
+                        .text_only = flags.text};
   // Not STRATA_API_KEY: that is the cluster's secret, and the server may be anybody's.
   if (options.api_key.empty() && context.environment().variable) {
     options.api_key = context.environment().variable("OPENAI_API_KEY").value_or("");
@@ -318,6 +323,9 @@ void AddOpenAiOptions(CLI::App* app, BenchFlags* flags) {
           "there");
   AddText(app, "--api-key", &flags->api_key, "KEY",
           "For it (environment: OPENAI_API_KEY, which others on\nthis machine do not see)");
+  AddText(app, "--ca", &flags->ca, "FILE",
+          "Who signed its certificate, in PEM, beside the system's\nauthorities; of a coordinator "
+          "ca.pem of --tls-dir");
   AddCount(app, "--vocab-size", &flags->vocab_size, 1, kMaxVocabSize,
            "Prompts' token ids are below this; default 32000");
   app->add_flag("--text", flags->text,

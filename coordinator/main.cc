@@ -30,6 +30,7 @@
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/web_origins.h"
+#include "coordinator/http_security.h"
 #include "coordinator/joining/joining.h"
 #include "coordinator/keys/key_ring.h"
 #include "coordinator/registry/blob_store.h"
@@ -132,14 +133,9 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   ASSIGN_OR_RETURN(const Transport transport, Transport::Make(security));
   RETURN_IF_ERROR(transport.CheckServes(""));
   RETURN_IF_ERROR(transport.CheckAddress(f.listen, "--listen"));
-  // HTTP has no TLS yet: off loopback it needs --insecure, whatever gRPC has.
-  TransportSecurity http_security;
-  http_security.insecure = f.security.insecure;
-  ASSIGN_OR_RETURN(const Transport http_transport, Transport::Make(http_security));
-  RETURN_IF_ERROR(http_transport.CheckAddress(f.http_listen, "--http-listen"));
-  const Transport plain = Transport::Make({}).value();
-  const bool off_loopback =
-      !plain.CheckAddress(f.listen, "").ok() || !plain.CheckAddress(f.http_listen, "").ok();
+  ASSIGN_OR_RETURN(const HttpSecurity http_security, HttpSecurity::Make(f));
+  const bool off_loopback = !Transport::Make({}).value().CheckAddress(f.listen, "").ok() ||
+                            http_security.plain_off_loopback();
   const std::string models_dir = f.data_dir + "/models";
   std::error_code error;
   std::filesystem::create_directories(models_dir, error);
@@ -162,9 +158,12 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
 
   CoordinatorOptions options = CoordinatorOptionsOf(f, off_loopback);
   options.constraints.program = {OwnProgram(program), kConstraintCommand};
-  options.outside_problems = [&disk, &audit] {
+  options.outside_problems = [&disk, &audit, &http_security] {
     std::vector<v1::Problem> problems = disk.Problems();
     for (v1::Problem& problem : audit.Problems()) problems.push_back(std::move(problem));
+    for (v1::Problem& problem : http_security.Problems(std::time(nullptr))) {
+      problems.push_back(std::move(problem));
+    }
     return problems;
   };
   Coordinator coordinator(options, &transport, &clock, &store, &models, term, cluster_id);
@@ -187,6 +186,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
       {.texts = texts, .max_answer_bytes = f.max_http_answer, .memory = http_memory, .web = web});
   HttpOptions http_options = f.http;
   http_options.memory = http_memory;
+  http_options.tls = http_security.tls();
   http_options.owner_of = [&](const HttpRequest& head) { return http_api.OwnerOf(head); };
   http_options.check_head = [&](const HttpRequest& head) { return http_api.CheckHead(head); };
   ASSIGN_OR_RETURN(
@@ -196,7 +196,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
         http_api.Serve(std::move(request), std::move(responder));
       }));
   AdminOptions admin_options;
-  admin_options.http_address = http->address();
+  admin_options.http_address = http_security.Shown(http->address());
   admin_options.intake.models_dir = models_dir;
   const char* endpoint = std::getenv("HF_ENDPOINT");
   const char* token = std::getenv("HF_TOKEN");
@@ -227,10 +227,13 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
     desk.SetAddresses(server->address(), join_server->address());
     std::fprintf(stderr, "joining on %s\n", join_server->address().c_str());
   }
-  std::fprintf(stderr, "listening on %s\nhttp listening on %s\n", server->address().c_str(),
-               http->address().c_str());
+  std::fprintf(stderr, "listening on %s\nhttp listening on %s%s\n", server->address().c_str(),
+               http->address().c_str(), http_security.tls() == nullptr ? "" : " (TLS)");
   if (f.security.insecure && off_loopback) {
     LogWarn({}, "--insecure: traffic is neither encrypted nor authenticated");
+  }
+  if (http_security.plain_off_loopback()) {
+    LogWarn({}, "HTTP is in plain text: prompts, answers and API keys can be read on their way");
   }
   const ServiceManager manager = ServiceManagerOfProcess();
   ServiceReporter reporter(manager, WatchedThreads(&coordinator, server->loop(), http.get()));

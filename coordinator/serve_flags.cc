@@ -19,6 +19,12 @@ void Register(Flags* flags, ServeFlags* f) {
               "Where workers and clients connect, HOST:PORT; port 0 picks one");
   flags->Text("http-listen", &f->http_listen,
               "Where HTTP clients and Prometheus (/metrics) connect, HOST:PORT");
+  flags->Switch("http-tls", &f->http_tls,
+                "Speak TLS at --http-listen (HTTPS), with the certificate of --http-tls-dir, or of "
+                "--tls-dir; clients show none");
+  flags->Text("http-tls-dir", &f->http_tls_dir,
+              "The same, with another certificate: a folder with cert.pem and key.pem. Files that "
+              "change are taken within seconds");
   flags->Text("data-dir", &f->data_dir, "State, uploaded and pulled models");
   flags->Text("tls-dir", &f->security.tls_dir, "Folder with ca.pem, cert.pem, key.pem: mutual TLS");
   flags->Text("authority", &f->authority,
@@ -226,6 +232,10 @@ absl::Status Check(const ServeFlags& f) {
   if (!f.authority.empty() && f.security.tls_dir.empty()) {
     return absl::InvalidArgumentError(
         "--authority wants --tls-dir: who joins with a token must know whom it joins");
+  }
+  if (f.http_tls && f.http_tls_dir.empty() && f.security.tls_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "--http-tls wants --tls-dir, whose certificate it shows, or --http-tls-dir with another");
   }
   if (f.authority.empty() && !f.join_listen.empty()) {
     return absl::InvalidArgumentError("--join-listen wants --authority, which signs certificates");

@@ -85,6 +85,8 @@ struct ServeFlags {
   nanoseconds forget_nodes_after = ClusterOptions().forget_after;
   uint64_t min_free_disk = ClusterOptions().least_free_disk_bytes;
   HttpOptions http;
+  bool http_tls = false;
+  std::string http_tls_dir;
   std::string http_allow_origins;
   std::string http_allow_hosts;
   uint64_t max_http_memory = uint64_t{1} << 30;

@@ -48,7 +48,8 @@ absl::Status BrokenBy(CURLcode code, const std::string& why) {
       return Error(absl::StatusCode::kUnavailable, "CONNECT_TIMEOUT", why);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
-      return Error(absl::StatusCode::kFailedPrecondition, "TLS_UNTRUSTED", why);
+      return Error(absl::StatusCode::kFailedPrecondition, "TLS_UNTRUSTED", why)
+          .Hint("give --ca FILE, the authority that signed the server's certificate");
     default:
       return Error(absl::StatusCode::kUnavailable, "CONNECTION_LOST", why);
   }
@@ -64,8 +65,9 @@ struct HttpPosts::Post {
   char error[CURL_ERROR_SIZE] = {};
 };
 
-absl::StatusOr<std::unique_ptr<HttpPosts>> HttpPosts::Make(
-    const std::string& url, const std::vector<std::string>& headers) {
+absl::StatusOr<std::unique_ptr<HttpPosts>> HttpPosts::Make(const std::string& url,
+                                                           const std::vector<std::string>& headers,
+                                                           const std::string& ca_file) {
   static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);
   STRATA_CHECK(initialized == CURLE_OK);
   const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parsed(curl_url(), &curl_url_cleanup);
@@ -84,11 +86,15 @@ absl::StatusOr<std::unique_ptr<HttpPosts>> HttpPosts::Make(
     list = curl_slist_append(list, header.c_str());
     STRATA_CHECK(list != nullptr);
   }
-  return std::unique_ptr<HttpPosts>(new HttpPosts(url, IsThisMachine(host), list));
+  return std::unique_ptr<HttpPosts>(new HttpPosts(url, IsThisMachine(host), list, ca_file));
 }
 
-HttpPosts::HttpPosts(std::string url, bool direct, curl_slist* headers)
-    : url_(std::move(url)), direct_(direct), headers_(headers), multi_(curl_multi_init()) {
+HttpPosts::HttpPosts(std::string url, bool direct, curl_slist* headers, std::string ca_file)
+    : url_(std::move(url)),
+      direct_(direct),
+      headers_(headers),
+      ca_file_(std::move(ca_file)),
+      multi_(curl_multi_init()) {
   STRATA_CHECK(multi_ != nullptr);
   curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &HttpPosts::OnSocket);
   curl_multi_setopt(multi_, CURLMOPT_SOCKETDATA, this);
@@ -120,6 +126,9 @@ CURL* HttpPosts::NewEasy() {
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "strata-bench");
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &HttpPosts::OnBytes);
+  if (!ca_file_.empty()) {
+    curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file_.c_str());
+  }
   if (direct_) {
     curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
   }

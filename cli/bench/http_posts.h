@@ -34,10 +34,11 @@ class HttpPostObserver {
 class HttpPosts {
  public:
   // All go to `url` (http or https), with `headers` ("Name: value"). Proxies are those of the
-  // usual environment variables, but none for this machine. BAD_URL. Raises the process' limit of
-  // open files as far as it may.
+  // usual environment variables, but none for this machine. `ca_file`: authorities beside those of
+  // the system, PEM; "": none. BAD_URL. Raises the process' limit of open files as far as it may.
   static absl::StatusOr<std::unique_ptr<HttpPosts>> Make(const std::string& url,
-                                                         const std::vector<std::string>& headers);
+                                                         const std::vector<std::string>& headers,
+                                                         const std::string& ca_file = "");
   ~HttpPosts();
   HttpPosts(const HttpPosts&) = delete;
   HttpPosts& operator=(const HttpPosts&) = delete;
@@ -50,7 +51,7 @@ class HttpPosts {
 
  private:
   struct Post;
-  HttpPosts(std::string url, bool direct, curl_slist* headers);
+  HttpPosts(std::string url, bool direct, curl_slist* headers, std::string ca_file);
 
   static int OnSocket(CURL* easy, curl_socket_t socket, int what, void* self, void* unused);
   static int OnTimer(CURLM* multi, long timeout_ms, void* self);  // NOLINT(google-runtime-int)
@@ -64,6 +65,7 @@ class HttpPosts {
   const std::string url_;
   const bool direct_;  // No proxy.
   curl_slist* const headers_;
+  const std::string ca_file_;
   CURLM* const multi_;
   std::map<curl_socket_t, decltype(pollfd::events)> sockets_;
   std::vector<pollfd> polled_;

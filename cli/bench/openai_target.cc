@@ -122,7 +122,8 @@ absl::StatusOr<std::unique_ptr<OpenAiTarget>> OpenAiTarget::Connect(
   if (!options.api_key.empty()) {
     headers.push_back("Authorization: Bearer " + options.api_key);
   }
-  ASSIGN_OR_RETURN(auto posts, HttpPosts::Make(CompletionsUrl(options.url), headers));
+  ASSIGN_OR_RETURN(auto posts,
+                   HttpPosts::Make(CompletionsUrl(options.url), headers, options.ca_file));
   std::unique_ptr<OpenAiTarget> target(new OpenAiTarget(std::move(posts), options.model));
   RETURN_IF_ERROR(target->FindDialect(options, cancelled));
   return target;

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/detect_ssl.hpp>
 #include <chrono>
 #include <utility>
 
 #include "common/status.h"
 #include "coordinator/http/http_head.h"
+#include "coordinator/http/http_tls.h"
 
 namespace strata {
 namespace {
@@ -106,7 +109,48 @@ HttpConnection::~HttpConnection() {
   shared_->connections.erase(this);
 }
 
-void HttpConnection::Run() { ReadHeader(); }
+void HttpConnection::Run() { shared_->options.tls == nullptr ? ReadHeader() : Detect(); }
+
+void HttpConnection::Detect() {
+  // For all of the handshake.
+  stream_.expires_after(shared_->options.timeout);
+  beast::async_detect_ssl(
+      stream_, buffer_,
+      [self = shared_from_this()](const Error& error, bool tls) { self->OnDetected(error, tls); });
+}
+
+void HttpConnection::OnDetected(const Error& error, bool tls) {
+  if (closed_) {
+    return;
+  }
+  if (error) {
+    Close();
+    return;
+  }
+  if (!tls) {
+    Refuse(400, "tls_wanted", "this port speaks HTTPS: use an address that begins with https://");
+    return;
+  }
+  asio::ssl::context context(shared_->options.tls->context().release());
+  tls_ = std::make_unique<Tls>(stream_, context);
+  tls_->stream.async_handshake(asio::ssl::stream_base::server, buffer_.data(),
+                               [self = shared_from_this()](const Error& failed, size_t used) {
+                                 self->OnHandshake(failed, used);
+                               });
+}
+
+void HttpConnection::OnHandshake(const Error& error, size_t used) {
+  if (closed_) {
+    return;
+  }
+  buffer_.consume(used);
+  // What is behind a handshake is read by TLS, and not before.
+  if (error || buffer_.size() > 0) {
+    Close();
+    return;
+  }
+  ReadHeader();
+}
 
 void HttpConnection::Close() {
   if (std::exchange(closed_, true)) {
@@ -132,9 +176,11 @@ void HttpConnection::ReadHeader() {
   parser_->header_limit(static_cast<uint32_t>(shared_->options.max_header_bytes));
   parser_->body_limit(shared_->options.max_body_bytes);
   stream_.expires_after(shared_->options.timeout);
-  http::async_read_header(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](const Error& error, size_t) { self->OnHeader(error); });
+  WithStream([this](auto& stream) {
+    http::async_read_header(
+        stream, buffer_, *parser_,
+        [self = shared_from_this()](const Error& error, size_t) { self->OnHeader(error); });
+  });
 }
 
 void HttpConnection::OnHeader(const Error& error) {
@@ -157,10 +203,12 @@ void HttpConnection::OnHeader(const Error& error) {
     Refuse(*full);
   } else if (head_.Header("Expect") != nullptr && parser_->get().version() >= 11) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
-                      [self = shared_from_this()](const Error& failed, size_t) {
-                        if (!self->closed_) failed ? self->Close() : self->ReadBody();
-                      });
+    WithStream([this](auto& stream) {
+      asio::async_write(stream, asio::buffer(kContinue.data(), kContinue.size()),
+                        [self = shared_from_this()](const Error& failed, size_t) {
+                          if (!self->closed_) failed ? self->Close() : self->ReadBody();
+                        });
+    });
   } else {
     ReadBody();
   }
@@ -187,9 +235,11 @@ std::optional<HttpResponse> HttpConnection::HoldBody() {
 
 void HttpConnection::ReadBody() {
   stream_.expires_after(shared_->options.body_timeout);
-  http::async_read(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](const Error& error, size_t) { self->OnBody(error); });
+  WithStream([this](auto& stream) {
+    http::async_read(
+        stream, buffer_, *parser_,
+        [self = shared_from_this()](const Error& error, size_t) { self->OnBody(error); });
+  });
 }
 
 void HttpConnection::OnBody(const Error& error) {
@@ -267,6 +317,12 @@ void HttpConnection::Watch() {
   if (std::exchange(watching_, true)) {
     return;
   }
+  if (tls_ != nullptr) {
+    tls_->stream.async_read_some(
+        asio::buffer(tls_->ahead),
+        [self = shared_from_this()](const Error& error, size_t n) { self->OnReadAhead(error, n); });
+    return;
+  }
   stream_.socket().async_wait(
       tcp::socket::wait_read,
       [self = shared_from_this()](const Error& error) { self->OnReadable(error); });
@@ -288,6 +344,25 @@ void HttpConnection::OnReadable(const Error& error) {
   if (!overrun_) buffer_.commit(failed ? 0 : n);
   if (buffer_.size() > kMaxAheadBytes && !std::exchange(overrun_, true)) exchange_->CloseAfter();
   Watch();
+}
+
+void HttpConnection::OnReadAhead(const Error& error, size_t n) {
+  watching_ = false;
+  if (closed_) {
+    return;
+  }
+  if (!overrun_ && n > 0) {
+    asio::buffer_copy(buffer_.prepare(n), asio::buffer(tls_->ahead.data(), n));
+    buffer_.commit(n);
+  }
+  if (const auto next = std::exchange(after_watch_, nullptr)) {
+    (this->*next)();
+  } else if (error) {
+    Close();
+  } else {
+    if (buffer_.size() > kMaxAheadBytes && !std::exchange(overrun_, true)) exchange_->CloseAfter();
+    Watch();
+  }
 }
 
 void HttpConnection::Flush(const HttpExchange* exchange) {
@@ -312,9 +387,11 @@ void HttpConnection::SendRest() {
   // Not so long again for each byte.
   stream_.expires_at(
       std::min(std::chrono::steady_clock::now() + shared_->options.send_timeout, send_by_));
-  stream_.async_write_some(
-      asio::buffer(part_.bytes.data() + sent_, part_.bytes.size() - sent_),
-      [self = shared_from_this()](const Error& error, size_t n) { self->OnSent(error, n); });
+  WithStream([this](auto& stream) {
+    stream.async_write_some(
+        asio::buffer(part_.bytes.data() + sent_, part_.bytes.size() - sent_),
+        [self = shared_from_this()](const Error& error, size_t n) { self->OnSent(error, n); });
+  });
 }
 
 void HttpConnection::OnSent(const Error& error, size_t n) {
@@ -347,14 +424,28 @@ void HttpConnection::AnswerSent() {
   part_ = {};
   exchange_.reset();
   alive_.cancel();
-  if (close) {
-    Error ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    stream_.expires_after(kLinger);
-    Linger();
-  } else {
-    ReadHeader();
+  const auto next = close ? &HttpConnection::EndSending : &HttpConnection::ReadHeader;
+  if (tls_ != nullptr && watching_) {
+    // One reads at a time. What the watch has read by then is kept.
+    after_watch_ = next;
+    stream_.cancel();
+    return;
   }
+  (this->*next)();
+}
+
+void HttpConnection::EndSending() {
+  stream_.expires_after(kLinger);
+  const auto linger = [self = shared_from_this()](const Error&) {
+    if (self->closed_) {
+      return;
+    }
+    Error ignored;
+    self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    self->Linger();
+  };
+  // With TLS its end is said within it first; whether the client says so too does not matter.
+  tls_ != nullptr ? tls_->stream.async_shutdown(linger) : linger({});
 }
 
 void HttpConnection::KeepAlive(std::chrono::nanoseconds after) {

@@ -145,6 +145,9 @@ class BeastServer : public HttpServer {
       std::make_shared<HttpConnection>(shared_, std::move(socket))->Run();
       return;
     }
+    if (shared_->options.tls != nullptr) {
+      return;  // Nobody would understand it.
+    }
     Failure ignored;
     socket.non_blocking(true, ignored);
     const std::string refusal = TooMany(shared_->options.max_connections);

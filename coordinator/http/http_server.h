@@ -19,6 +19,8 @@
 
 namespace strata {
 
+class HttpTls;
+
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
@@ -52,7 +54,11 @@ struct HttpOptions {
   // taken, and who reads that slowly is cut off. Where a quarter of it waits, what is said should
   // wait too, until no more than an eighth does.
   uint64_t max_unread_bytes = uint64_t{1} << 20;
-  // A connection between requests, and one that sends a request's header.
+  // The certificate to show; null: the server speaks plain text. With it, who begins with plain
+  // text is told so.
+  std::shared_ptr<HttpTls> tls = nullptr;
+  // A connection between requests, one that sends a request's header, and one whose TLS handshake
+  // is under way.
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);
   std::chrono::nanoseconds body_timeout = std::chrono::seconds(120);  // For a whole body.
   // A client that takes nothing of its answer for this long is cut off.

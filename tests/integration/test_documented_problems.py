@@ -9,7 +9,8 @@ PAGE = (SOURCE / "docs/OPERATIONS.md").read_text()
 RULES = (SOURCE / "deploy/prometheus/strata.rules.yml").read_text()
 # Where problems are made, and the calls that make them.
 PROBLEMS = ("coordinator/cluster/cluster_state.cc", "coordinator/service/process/status_report.cc",
-            "coordinator/store/disk_watch.cc", "coordinator/audit/audit_log.cc")
+            "coordinator/store/disk_watch.cc", "coordinator/audit/audit_log.cc",
+            "coordinator/http_security.cc")
 MADE = re.compile(r'\b(?:problems(?:->|\.)Add|add)\(\s*"([^"]*)"|AddOne\(\s*\{\s*"([^"]*)"')
 
 
