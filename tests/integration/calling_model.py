@@ -1,5 +1,5 @@
-"""A model that calls the tool `weather` when it is asked with tools, and answers once it has a result. It is made,
-not trained: the next token depends on the last one alone. The chat template ends a prompt with a token that says
+"""A model that calls the tool `weather` when it is asked with tools, twice where the question has "both", and answers
+once it has a result. It is made, not trained: the next token depends on the last one alone. The chat template ends a prompt with a token that says
 what comes next. Where an answer is held to a grammar, it takes the shortest way to its end."""
 
 import json
@@ -10,19 +10,22 @@ from pathlib import Path
 from cluster import RECALL
 
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bern"}}\n</tool_call>'
+BOTH = CALL + "\n" + CALL.replace("Bern", "Rome")
 ANSWER = "It is 9 degrees."
 CONTEXT = 16384  # Agents say much.
 END = 1012  # <|eot_id|>
-ADDED = {"\u27e6call\u27e7": 1013, CALL: 1014, "\u27e6answer\u27e7": 1015, ANSWER: 1016}
-NEXT = {1013: 1014, 1014: END, 1015: 1016, 1016: END}
+ADDED = {"\u27e6call\u27e7": 1013, CALL: 1014, "\u27e6answer\u27e7": 1015, ANSWER: 1016, "\u27e6both\u27e7": 1017, BOTH: 1018}
+NEXT = {1013: 1014, 1014: END, 1015: 1016, 1016: END, 1017: 1018, 1018: END}
 # Of what a grammar lets come: what ends values first.
 LIKED = {'"': 14, "}": 12, "]": 10, ",": 6, "1": 4, "{": 2}
 TEMPLATE = (
     "{{ bos_token }}{% if tools %}{{ (tools | tojson) + '<tool_call></tool_call>' }}{% endif %}"
     "{% for m in messages %}{{ '[' + m.role + ']' + (m.content or '') }}{% for c in m.tool_calls or [] %}"
     "{{ '<tool_call>' + (c.function | tojson) + '</tool_call>' }}{% endfor %}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '\u27e6call\u27e7' if tools and messages[-1].role == 'user' "
-    "and messages | selectattr('role', 'equalto', 'tool') | list | length == 0 else '\u27e6answer\u27e7' }}{% endif %}")
+    "{% if add_generation_prompt %}{% if tools and messages[-1].role == 'user' "
+    "and messages | selectattr('role', 'equalto', 'tool') | list | length == 0 %}"
+    "{{ '\u27e6both\u27e7' if 'both' in messages[-1].content else '\u27e6call\u27e7' }}"
+    "{% else %}{{ '\u27e6answer\u27e7' }}{% endif %}{% endif %}")
 
 
 def bfloat16(value):

@@ -1,6 +1,8 @@
 import json
 
-from common import ADDRESS, ANSWER, MODEL, QUESTION, TOOL, URL, Report, called, check_json, weather
+from common import (
+    ADDRESS, ANSWER, MODEL, QUESTION, QUESTION_OF_TWO, TOOL, URL, Report, Trip, called, called_of_two, check, check_json,
+    weather)
 from huggingface_hub import InferenceClient
 
 client = InferenceClient(base_url=URL, api_key="none")
@@ -13,6 +15,16 @@ for choice in ("auto", "required"):
         **json.loads(call.function.arguments))}]
     assert client.chat_completion(messages, tools=[TOOL]).choices[0].message.content == ANSWER
     called()
+messages = [{"role": "user", "content": QUESTION_OF_TWO}]
+message = client.chat_completion(messages, model=MODEL, tools=[TOOL]).choices[0].message
+messages += [message, *({"role": "tool", "tool_call_id": call.id, "content": weather(
+    **json.loads(call.function.arguments))} for call in message.tool_calls)]
+assert client.chat_completion(messages).choices[0].message.content == ANSWER
+called_of_two()
+for kind in ({"type": "json", "value": Trip.model_json_schema()},
+             {"type": "json_schema", "json_schema": {"name": "trip", "schema": Trip.model_json_schema()}}):
+    check(Trip, client.chat_completion(messages[:1], response_format=kind).choices[0].message.content)
+messages = [{"role": "user", "content": QUESTION}]
 pieces = [p.choices[0].delta for p in client.chat_completion(messages[:1], tools=[TOOL], stream=True) if p.choices]
 arguments = "".join(c.function.arguments for d in pieces for c in d.tool_calls or [])
 assert json.loads(arguments) == {"city": "Bern"}

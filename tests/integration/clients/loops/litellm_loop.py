@@ -1,7 +1,8 @@
 import json
 
 import litellm
-from common import ANSWER, MODEL, QUESTION, TOOL, URL, Report, called, check_json, weather
+from common import (
+    ANSWER, MODEL, QUESTION, QUESTION_OF_TWO, TOOL, URL, Report, Trip, called, called_of_two, check, check_json, weather)
 
 asking = {"model": f"openai/{MODEL}", "api_base": URL, "api_key": "none", "num_retries": 0}
 
@@ -25,3 +26,13 @@ for ask in (whole, streamed):
         assert ask(messages=messages, tools=[TOOL]).content == ANSWER
         called()
     check_json(ask(messages=messages[:1], response_format=Report).content)
+    check(Trip, ask(messages=messages[:1], response_format=Trip).content)
+    messages = [{"role": "user", "content": QUESTION_OF_TWO}]
+    message = ask(messages=messages, tools=[TOOL])
+    messages += [message, *({"role": "tool", "tool_call_id": call.id, "content": weather(
+        **json.loads(call.function.arguments))} for call in message.tool_calls)]
+    assert ask(messages=messages).content == ANSWER
+    called_of_two()
+    # It leaves a content of null out.
+    messages = [messages[0], {"role": "assistant", "content": None}, messages[0]]
+    assert ask(messages=messages).content == ANSWER
