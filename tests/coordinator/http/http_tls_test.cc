@@ -126,14 +126,14 @@ TEST_F(HttpTlsTest, WhoSpeaksPlainTextIsTold) {
 
 TEST_F(HttpTlsTest, ChangedFilesAreTakenWhenTheyAreGood) {
   EXPECT_EQ(tls_->Reload(), std::nullopt) << "nothing has changed";
-  SSL_CTX* const first = tls_->context().get();
+  const auto first = tls_->context();  // Kept, so that no other has its address.
   const CertifiedKey second = NewKey();
   folder_.Write("cert.pem", second.cert);
   EXPECT_EQ(tls_->Reload(), std::nullopt) << "its key may come";
   folder_.Write("key.pem", second.key);
   const auto taken = tls_->Reload();
   ASSERT_TRUE(taken.has_value() && taken->ok());
-  EXPECT_NE(tls_->context().get(), first);
+  EXPECT_NE(tls_->context(), first);
   EXPECT_TRUE(tls_->problem().ok());
 
   folder_.Write("key.pem", NewKey().key);

@@ -42,7 +42,8 @@ class AdminStoreTest : public ::testing::Test {
 
   std::vector<std::string> Objects(const AuditQuery& query = {}) {
     std::vector<std::string> objects;
-    for (const AuditEntry& entry : store_->ListEntries(query).value()) {
+    const std::vector<AuditEntry> entries = store_->ListEntries(query).value();
+    for (const AuditEntry& entry : entries) {
       objects.push_back(entry.object);
     }
     return objects;
