@@ -12,10 +12,10 @@ import pytest
 from cluster import BIN, GIVE_UP_S, SOURCE
 
 CACHE = BIN.parent / "clients"
-OPENAI = ["openai==3.54.0"]
+OPENAI = ["openai==3.57.0"]
 LORAX = ["lorax-client==0.6.3"]
 # It refuses tools by itself where the extra is missing.
-LITELLM = ["litellm[mcp]==1.106.2"]
+LITELLM = ["litellm[mcp]==1.110.2"]
 
 
 def blame_the_index(pip, folder):

@@ -60,8 +60,8 @@ def completions():
 def streams():
     chunks = list(litellm.completion(**chatting, stream=True,
                                      stream_options={"include_usage": True}))
-    assert "".join(c.choices[0].delta.content or "" for c in chunks) == case["text"]
-    assert [c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason] == ["stop"]
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == case["text"]
+    assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == ["stop"]
     assert usage_of(chunks[-1]) == tokens
     whole = litellm.stream_chunk_builder(chunks, messages=case["messages"])
     assert whole.choices[0].message.content == case["text"] and usage_of(whole) == tokens
