@@ -100,7 +100,7 @@ def test_the_documents_example(cluster, tmp_path):
     {"num_concurrent": 8}, {"tokenizer_backend": "huggingface", "tokenizer": RECALL}])
 def test_scores_are_the_same_however_the_requests_are_made(cluster, tmp_path, model):
     tasks = ["recall_choice", "recall_text", "recall_complete"]
-    packages = ["transformers==5.23.0"] if "tokenizer" in model else []
+    packages = ["transformers==5.24.0"] if "tokenizer" in model else []
     found = evaluate(cluster, tmp_path, tasks, "--batch_size", "5", packages=packages, **model)
     for task in tasks:
         agree(task, found[task])
