@@ -1,18 +1,14 @@
 #include "common/app/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-
-#include <CLI/CLI.hpp>
-
+#include "common/app/flag_file.h"
 #include "common/printable.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -20,7 +16,6 @@
 namespace strata {
 namespace {
 
-constexpr size_t kMaxConfigFileBytes = size_t{1} << 20;
 constexpr size_t kShownBytes = 128;
 
 using SetFn = std::function<absl::Status(const std::string&)>;
@@ -34,14 +29,6 @@ std::string EnvName(const std::string& prefix, std::string name) {
     c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return prefix + name;
-}
-
-// A TOML value as the text that a flag would have.
-std::optional<std::string> TomlText(const toml::node& node) {
-  if (const auto* text = node.as_string()) return text->get();
-  if (const auto* number = node.as_integer()) return std::to_string(number->get());
-  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
-  return std::nullopt;
 }
 
 }  // namespace
@@ -61,6 +48,7 @@ class Flags::Impl {
            const std::string& type, SetFn set) {
     Entry& entry = entries_[name];
     entry.set = std::move(set);
+    entry.shown = shown;
     std::string text = help + " [" + EnvName(env_prefix_, name) + "]";
     if (!shown.empty()) {
       text += " (default " + shown + ")";
@@ -75,6 +63,7 @@ class Flags::Impl {
     entry.option =
         app_.add_flag("--" + name, entry.flag, help + " [" + EnvName(env_prefix_, name) + "]");
     entry.is_switch = true;
+    entry.shown = "false";
   }
 
   std::optional<int> Parse(int argc, const char* const* argv, const GetEnvFn& get_env) {
@@ -89,11 +78,13 @@ class Flags::Impl {
     } catch (const CLI::ParseError& error) {
       return Refuse(error.what());
     }
-    std::map<std::string, FileValue> file;
+    std::map<std::string, FlagFileValue> file;
     if (!config_path_.empty()) {
-      if (auto refused = ReadFile(&file); refused.has_value()) {
-        return refused;
+      auto read = ReadFlagFile(config_path_, Names());
+      if (!read.ok()) {
+        return Refuse(std::string(read.status().message()));
       }
+      file = *std::move(read);
     }
     for (auto& [name, entry] : entries_) {
       std::string value;
@@ -101,16 +92,20 @@ class Flags::Impl {
       const std::string env = EnvName(env_prefix_, name);
       if (entry.option->count() > 0) {
         value = entry.is_switch ? (entry.flag ? "true" : "false") : entry.text;
+        entry.from = "command line";
       } else if (const char* set = get_env(env.c_str()); set != nullptr) {
         value = set;
         where = env;
+        entry.from = "environment";
       } else if (auto it = file.find(name); it != file.end()) {
         value = it->second.text;
         where = it->second.where + name;
+        entry.from = "file";
       } else {
         continue;
       }
       entry.given = true;
+      entry.shown = value;
       if (absl::Status status = entry.set(value); !status.ok()) {
         return Refuse(where + ": " + Describe(status));
       }
@@ -123,6 +118,15 @@ class Flags::Impl {
     return it != entries_.end() && it->second.given;
   }
 
+  FlagReport Report() const {
+    FlagReport report;
+    report.config = config_path_;
+    for (const auto& [name, entry] : entries_) {
+      report.values.push_back({name, entry.shown, entry.from});
+    }
+    return report;
+  }
+
  private:
   struct Entry {
     SetFn set;
@@ -130,13 +134,16 @@ class Flags::Impl {
     bool flag = false;
     bool is_switch = false;
     bool given = false;
+    std::string shown;  // What holds: the value given, or the default as --help shows it.
+    std::string from = "default";
     CLI::Option* option = nullptr;
   };
 
-  struct FileValue {
-    std::string text;
-    std::string where;  // "FILE:LINE: "
-  };
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& [name, entry] : entries_) names.insert(name);
+    return names;
+  }
 
   // To --help or --version.
   int Answer(const CLI::Success& asked) const {
@@ -146,49 +153,6 @@ class Flags::Impl {
       std::fputs(app_.help().c_str(), stdout);
     }
     return 0;
-  }
-
-  std::optional<int> ReadFile(std::map<std::string, FileValue>* values) {
-    // Not a folder, and nothing without end; a pipe of the shell will do.
-    std::FILE* file = std::fopen(config_path_.c_str(), "rb");
-    std::string content(kMaxConfigFileBytes + 1, '\0');
-    errno = file == nullptr ? errno : 0;
-    content.resize(file == nullptr ? 0 : std::fread(content.data(), 1, content.size(), file));
-    const int error = errno;
-    const bool failed = file == nullptr || std::ferror(file) != 0;
-    if (file != nullptr) {
-      std::fclose(file);
-    }
-    if (failed) {
-      return Refuse("--config " + config_path_ + " cannot be read: " + std::strerror(error));
-    }
-    if (content.size() > kMaxConfigFileBytes) {
-      return Refuse("--config " + config_path_ + " is longer than a file of flags may be, " +
-                    FormatSize(kMaxConfigFileBytes));
-    }
-    const toml::parse_result result = toml::parse(content, config_path_);
-    if (!result) {
-      return Refuse(LineOf(result.error().source()) + std::string(result.error().description()));
-    }
-    for (const auto& [key, node] : result.table()) {
-      const std::string name(key.str());
-      if (entries_.find(name) == entries_.end()) {
-        return Refuse(LineOf(key.source()) + "there is no flag '" + Printable(name, kShownBytes) +
-                      "'");
-      }
-      const std::string where = LineOf(node.source());
-      auto text = TomlText(node);
-      if (!text.has_value()) {
-        return Refuse(where + name + " must be a text, a number or a boolean");
-      }
-      (*values)[name] = {*std::move(text), where};
-    }
-    return std::nullopt;
-  }
-
-  // "FILE:LINE: " of a part of the configuration.
-  std::string LineOf(const toml::source_region& region) const {
-    return config_path_ + ":" + std::to_string(region.begin.line) + ": ";
   }
 
   int Refuse(std::string what) const {
@@ -300,5 +264,7 @@ std::optional<int> Flags::Parse(int argc, const char* const* argv, const GetEnvF
 }
 
 bool Flags::IsSet(const std::string& name) const { return impl_->IsSet(name); }
+
+FlagReport Flags::Report() const { return impl_->Report(); }
 
 }  // namespace strata

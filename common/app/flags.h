@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "common/app/flag_file.h"
+
 namespace strata {
 
 inline constexpr char kVersion[] = "0.1.0";
@@ -50,6 +52,8 @@ class Flags {
 
   // Whether the user gave a value, by whichever way.
   bool IsSet(const std::string& name) const;
+  // After Parse: what each flag is, and from where.
+  FlagReport Report() const;
 
  private:
   class Impl;

@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
+#include <ctime>
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/app/service_manager.h"
+#include "common/mutex.h"
 #include "common/printable.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -176,6 +180,41 @@ class JournalSink : public spdlog::sinks::sink {
   }
 };
 
+// What RecentLogLines gives.
+class KeptLines {
+ public:
+  void Add(LogLevel level, std::string_view message) {
+    constexpr const char* kNames[] = {"trace", "debug", "info", "warn", "error"};
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    std::tm parts{};
+    gmtime_r(&now.tv_sec, &parts);
+    char time[32];
+    std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ ", &parts);
+    std::string line = time;
+    line.append(kNames[static_cast<size_t>(level)]).append(" ").append(message);
+    line = Printable(line + FieldsText(), kMaxKeptLineBytes);
+    MutexLock lock(&mutex_);
+    lines_.push_back(std::move(line));
+    if (lines_.size() > kKeptLogLines) lines_.pop_front();
+  }
+  std::vector<std::string> Newest(size_t count) {
+    MutexLock lock(&mutex_);
+    const size_t first = lines_.size() - std::min(count, lines_.size());
+    return {lines_.begin() + static_cast<std::ptrdiff_t>(first), lines_.end()};
+  }
+
+ private:
+  Mutex mutex_;
+  std::deque<std::string> lines_ STRATA_GUARDED_BY(mutex_);
+};
+
+// Never destroyed: threads may log to the end.
+KeptLines& Kept() {
+  static KeptLines* const lines = new KeptLines();
+  return *lines;
+}
+
 spdlog::level::level_enum LevelOf(LogLevel level) {
   switch (level) {
     case LogLevel::kTrace:
@@ -228,6 +267,8 @@ void SetLogNode(const std::string& node) { LogNode() = node; }
 
 bool LogEnabled(LogLevel level) { return spdlog::should_log(LevelOf(level)); }
 
+std::vector<std::string> RecentLogLines(size_t count) { return Kept().Newest(count); }
+
 void Log(LogLevel level, std::initializer_list<LogField> fields, std::string_view message) {
   if (!LogEnabled(level)) {
     return;
@@ -240,6 +281,9 @@ void Log(LogLevel level, std::initializer_list<LogField> fields, std::string_vie
   }
   spdlog::default_logger_raw()->log(LevelOf(level),
                                     spdlog::string_view_t(message.data(), message.size()));
+  if (level >= LogLevel::kInfo) {
+    Kept().Add(level, message);
+  }
   fields_of_line = nullptr;
 }
 

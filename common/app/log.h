@@ -4,11 +4,13 @@
 #define STRATA_COMMON_APP_LOG_H_
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -40,6 +42,12 @@ absl::Status SetUpLogging(const std::string& level, const std::string& format);
 void SetLogNode(const std::string& node);
 
 bool LogEnabled(LogLevel level);
+
+// The newest lines of level info and above, oldest first, at most `count`: time, level, message and
+// fields, as text. The last kKeptLogLines are kept, each cut to kMaxKeptLineBytes. Any thread.
+inline constexpr size_t kKeptLogLines = 2000;
+inline constexpr size_t kMaxKeptLineBytes = 1024;
+std::vector<std::string> RecentLogLines(size_t count);
 // Any thread.
 void Log(LogLevel level, std::initializer_list<LogField> fields, std::string_view message);
 

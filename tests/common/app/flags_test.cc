@@ -151,5 +151,35 @@ TEST_F(FlagsTest, ASizeBelowTheLeastSaysWhatIsMissing) {
   EXPECT_EQ(room, uint64_t{96} << 20);
 }
 
+TEST_F(FlagsTest, ItReportsWhatEachFlagIsAndFromWhere) {
+  env_["P_WAIT"] = "3s";
+  const std::string file = File("memory = \"2GiB\"\n");
+  ASSERT_EQ(Parse({"--name", "me", "--insecure", "--config", file.c_str()}), std::nullopt);
+  const FlagReport report = flags_.Report();
+  EXPECT_EQ(report.config, file);
+  std::map<std::string, std::string> said;
+  for (const FlagReport::Value& value : report.values) {
+    said[value.name] = value.text + ", " + value.from;
+  }
+  EXPECT_EQ(said["name"], "me, command line");
+  EXPECT_EQ(said["insecure"], "true, command line");
+  EXPECT_EQ(said["wait"], "3s, environment");
+  EXPECT_EQ(said["memory"], "2GiB, file");
+  EXPECT_EQ(said["backend"], "auto, default");
+}
+
+TEST_F(FlagsTest, WhatItsFileSaysOtherwiseSinceIsFound) {
+  const std::string file = File("memory = \"2GiB\"\nmax-queued = 7\n");
+  ASSERT_EQ(Parse({"--name", "me", "--config", file.c_str()}), std::nullopt);
+  const FlagReport report = flags_.Report();
+  EXPECT_THAT(*ChangedFlags(report), ::testing::IsEmpty());
+  // One is gone, one is another, one is new; what the command line says counts before the file.
+  File("memory = \"3GiB\"\nbackend = \"cpu\"\nname = \"you\"\n");
+  EXPECT_THAT(*ChangedFlags(report), ::testing::ElementsAre("backend", "max-queued", "memory"));
+  File("memory = ");
+  EXPECT_THAT(std::string(ChangedFlags(report).status().message()), HasSubstr("flags_test.toml:1"));
+  EXPECT_THAT(*ChangedFlags(FlagReport()), ::testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace strata

@@ -107,5 +107,25 @@ TEST_F(LogTest, WhatIsNoLevelOrFormatIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(SetUpLogging("info", "xml")));
 }
 
+TEST_F(LogTest, TheNewestLinesAreKeptWithoutDebug) {
+  SetUpFor("debug", "text");
+  Captured([] {
+    LogInfo({{"request_id", "r-1"}}, "one");
+    LogDebug({}, "not kept");
+    LogWarn({}, std::string(2 * kMaxKeptLineBytes, 'x'));
+  });
+  const std::vector<std::string> lines = RecentLogLines(2);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0].ends_with("info one request_id=r-1")) << lines[0];
+  EXPECT_NE(lines[1].find("warn xxx"), std::string::npos);
+  EXPECT_LE(lines[1].size(), kMaxKeptLineBytes);
+  Captured([] {
+    for (size_t i = 0; i < kKeptLogLines + 5; ++i) LogInfo({}, "line " + std::to_string(i));
+  });
+  EXPECT_EQ(RecentLogLines(kKeptLogLines * 2).size(), kKeptLogLines);
+  EXPECT_TRUE(RecentLogLines(1).front().ends_with("line 2004"));
+  EXPECT_TRUE(RecentLogLines(0).empty());
+}
+
 }  // namespace
 }  // namespace strata
