@@ -26,6 +26,7 @@
 #include "common/rpc/transport.h"
 #include "common/status.h"
 #include "coordinator/audit/audit_log.h"
+#include "coordinator/examination.h"
 #include "coordinator/http/http_api.h"
 #include "coordinator/http/http_backend.h"
 #include "coordinator/http/http_server.h"
@@ -37,9 +38,11 @@
 #include "coordinator/serve_flags.h"
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/audit_service.h"
+#include "coordinator/service/calls/doctor_service.h"
 #include "coordinator/service/calls/inference_service.h"
 #include "coordinator/service/calls/joining_service.h"
 #include "coordinator/service/calls/membership_service.h"
+#include "coordinator/service/calls/refusals.h"
 #include "coordinator/service/constraints/answer_constraints.h"
 #include "coordinator/service/offline/offline.h"
 #include "coordinator/service/process/coordinator.h"
@@ -59,6 +62,7 @@ constexpr char kAbout[] =
 constexpr char kFooter[] =
     "Offline: strata-coordinator tokenize|detokenize|template PATH [--help]\n"
     "         strata-coordinator new-admin-key [--help]\n"
+    "         strata-coordinator examine [FLAGS]: for strata doctor\n"
     "A flag beats its environment variable, which beats the file given with --config.";
 
 // Of the processes that it starts itself.
@@ -127,8 +131,10 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   MakeRoomForConnections(f.http.max_connections);
   ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
   TransportSecurity security = f.security;
-  security.on_refused_client = [](const absl::Status& why) {
+  Refusals refusals;
+  security.on_refused_client = [&refusals](const absl::Status& why) {
     LogWarn({}, "a connection was refused: " + Describe(why));
+    refusals.Add("", "", why);
   };
   ASSIGN_OR_RETURN(const Transport transport, Transport::Make(security));
   RETURN_IF_ERROR(transport.CheckServes(""));
@@ -167,7 +173,11 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
     return problems;
   };
   Coordinator coordinator(options, &transport, &clock, &store, &models, term, cluster_id);
-  MembershipService membership(MembershipOptionsOf(f), coordinator.membership(), &blobs,
+  MembershipOptions membership_options = MembershipOptionsOf(f);
+  membership_options.on_refused = [&refusals](const v1::NodeInfo& node, const absl::Status& why) {
+    refusals.Add(node.name(), node.address(), why);
+  };
+  MembershipService membership(std::move(membership_options), coordinator.membership(), &blobs,
                                coordinator.weight_holders(), &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
@@ -216,9 +226,13 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
       &coordinator, &desk, &audit,
       {.threads = f.join_threads, .waiting = static_cast<size_t>(f.max_waiting_joins)});
   AuditServiceImpl audit_calls(&coordinator, &audit);
+  DoctorServiceImpl doctor(&coordinator, &transport, &refusals,
+                           {.examine = ExamineOptionsOf(f),
+                            .metrics = [&] { return http_backend->MetricsText(); },
+                            .audit = &audit});
   ASSIGN_OR_RETURN(const auto server, RpcServer::Start(transport, f.listen,
                                                        {&inference, &admin, &membership, &links,
-                                                        &tokens, &audit_calls}));
+                                                        &tokens, &audit_calls, &doctor}));
   std::unique_ptr<RpcServer> join_server;
   if (!f.authority.empty()) {
     ASSIGN_OR_RETURN(const Transport one_way, transport.ForJoining());
@@ -314,6 +328,9 @@ int Main(int argc, char** argv) {
     if (command == "new-admin-key") {
       return NewAdminKeyMain(argc - 1, argv + 1);
     }
+    if (command == "examine") {
+      return ExamineMain(argc - 1, argv + 1, Environment);
+    }
   }
   BlockStopSignals();
   SetUpGrpc();
@@ -329,6 +346,7 @@ int Main(int argc, char** argv) {
                  std::string(checked.message()).c_str());
     return 2;
   }
+  f.given = flags.Report();
   if (absl::Status status = SetUpLogging(f.log_level, f.log_format); !status.ok()) {
     return Fail(status);
   }

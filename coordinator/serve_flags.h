@@ -28,6 +28,7 @@ namespace strata {
 
 // A field's value here is its flag's default.
 struct ServeFlags {
+  FlagReport given;  // What was given, and where; once they are parsed.
   std::string listen = "127.0.0.1:7070";
   std::string http_listen = "127.0.0.1:8080";
   std::string data_dir;

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "worker/joining/join.h"
 #include "worker/service/bench.h"
+#include "worker/service/examination.h"
 #include "worker/service/worker_options.h"
 #include "worker/service/worker_process.h"
 
@@ -36,6 +37,9 @@ int main(int argc, char** argv) {
   }
   if (argc > 1 && std::string_view(argv[1]) == "join") {
     return strata::JoinMain(argc - 1, argv + 1, GetEnv);
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "examine") {
+    return strata::ExamineMain(argc - 1, argv + 1, GetEnv);
   }
   strata::WorkerOptions options;
   if (const auto exit = strata::ParseWorkerFlags(argc, argv, GetEnv, &options)) {

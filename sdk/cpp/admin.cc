@@ -67,6 +67,13 @@ absl::StatusOr<v1::CreateTokenResponse> Client::CreateToken(const v1::CreateToke
   });
 }
 
+absl::Status Client::Diagnose(const v1::DiagnoseRequest& request,
+                              const DiagnoseProgressFn& progress, const CallOptions& call) {
+  return impl_->ServerStream<v1::DiagnoseProgress>(
+      call, [&](auto* context) { return impl_->doctor().Diagnose(context, request); },
+      [&](v1::DiagnoseProgress&& message) { progress(message); });
+}
+
 absl::StatusOr<v1::CreateKeyResponse> Client::CreateKey(const v1::CreateKeyRequest& request,
                                                         const CallOptions& call) {
   return STRATA_SDK_UNARY_(CreateKeyResponse, CreateKey);

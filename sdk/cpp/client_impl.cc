@@ -64,7 +64,8 @@ Client::Impl::Impl(ClientOptions options, const Transport& transport, std::strin
       admin_(v1::AdminService::NewStub(channel_)),
       inference_(v1::InferenceService::NewStub(channel_)),
       tokens_(v1::TokenService::NewStub(channel_)),
-      audit_(v1::AuditService::NewStub(channel_)) {}
+      audit_(v1::AuditService::NewStub(channel_)),
+      doctor_(v1::DoctorService::NewStub(channel_)) {}
 
 absl::StatusOr<std::shared_ptr<Client::Impl>> Client::Impl::Make(const ClientOptions& options) {
   ASSIGN_OR_RETURN(const HostPort address, ParseDialled(options.coordinator));

@@ -41,6 +41,8 @@ class ListAuditRequest;
 class ListAuditResponse;
 class CreateTokenRequest;
 class CreateTokenResponse;
+class DiagnoseProgress;
+class DiagnoseRequest;
 class GetStatusResponse;
 class ListKeysResponse;
 class ListModelsResponse;
@@ -353,6 +355,12 @@ class Client {
   absl::Status RemoveNode(std::string_view name, bool force, const CallOptions& call = {});
   // All that left and that no model has layers on.
   absl::StatusOr<v1::RemoveNodeResponse> RemoveGoneNodes(const CallOptions& call = {});
+
+  // Has the coordinator look at all members and the ways between them, for
+  // strata/v1/diagnosis.proto; calls `progress` on the calling thread.
+  using DiagnoseProgressFn = std::function<void(const v1::DiagnoseProgress&)>;
+  absl::Status Diagnose(const v1::DiagnoseRequest& request, const DiagnoseProgressFn& progress,
+                        const CallOptions& call = {});
 
   // --- Models ---
   using ModelProgressFn = std::function<void(const v1::ModelProgress&)>;

@@ -15,6 +15,8 @@ inline constexpr char kBackendAbsent[] = "BACKEND_ABSENT";
 inline constexpr char kDeviceAbsent[] = "DEVICE_ABSENT";
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
+// Whether the build has it, whatever the machine has.
+bool CudaIsBuilt();
 absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options);
 
 }  // namespace strata

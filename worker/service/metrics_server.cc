@@ -1,4 +1,5 @@
 #include <prometheus/exposer.h>
+#include <prometheus/text_serializer.h>
 
 #include <exception>
 #include <utility>
@@ -44,6 +45,10 @@ class ExposerServer : public MetricsServer {
 };
 
 }  // namespace
+
+std::string MetricsText(const WorkerReport& report) {
+  return prometheus::TextSerializer().Serialize(WorkerFamilies(report));
+}
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     const std::string& address, std::function<WorkerReport()> report) {

@@ -17,6 +17,9 @@ namespace strata {
 // Pure. Labels of stages are bounded by what is loaded: model, stage, node, KV group, state.
 std::vector<prometheus::MetricFamily> WorkerFamilies(const WorkerReport& report);
 
+// The same in Prometheus' text format.
+std::string MetricsText(const WorkerReport& report);
+
 // Serves GET /metrics on threads of its own.
 class MetricsServer {
  public:

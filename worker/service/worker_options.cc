@@ -43,9 +43,11 @@ constexpr uint64_t kMostLinks = 1'000'000;
 
 std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const GetEnvFn& get_env,
                                     WorkerOptions* options) {
-  Flags flags("strata-worker", "STRATA_WORKER_", "Computes layers of models for a Strata cluster.",
-              "strata-worker bench measures this machine without a cluster; see "
-              "strata-worker bench --help.");
+  Flags flags(
+      "strata-worker", "STRATA_WORKER_", "Computes layers of models for a Strata cluster.",
+      "strata-worker bench measures this machine without a cluster; see "
+      "strata-worker bench --help. strata-worker examine, with the flags above, prints what "
+      "a worker would find on this machine, for strata doctor.");
   flags.Text("coordinator", &options->coordinator, "Address of the coordinator, HOST:PORT");
   flags.Text("listen", &options->listen,
              "Address to listen on, ADDR:PORT; port 0 picks a free one. Default: the local address "
@@ -106,6 +108,7 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   if (const char* isa = get_env("STRATA_CPU_ISA"); isa != nullptr) {
     options->isa = isa;
   }
+  options->flags = flags.Report();
   return std::nullopt;
 }
 

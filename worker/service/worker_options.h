@@ -37,7 +37,8 @@ struct WorkerOptions {
   nanoseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
   std::string log_format = "auto";
-  std::string isa;  // STRATA_CPU_ISA.
+  std::string isa;   // STRATA_CPU_ISA.
+  FlagReport flags;  // What was given, and where.
 };
 
 // The least --memory: the process itself, its buffers, and some layers of a small model.

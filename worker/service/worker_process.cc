@@ -22,6 +22,8 @@
 #include "common/units.h"
 #include "worker/backend/kinds/make_backend.h"
 #include "worker/service/control_client.h"
+#include "worker/service/diagnosis_service.h"
+#include "worker/service/examination.h"
 #include "worker/service/grpc_link_dialer.h"
 #include "worker/service/grpc_weight_sources.h"
 #include "worker/service/weights_service.h"
@@ -235,8 +237,9 @@ absl::Status RunWorker(const WorkerOptions& options) {
   BlobFetcher fetcher(cache.get(), {});
   const auto self = [&handler] { return handler.identity(); };
   WeightsService weights({}, cache.get(), &fetcher, self);
+  DiagnosisService diagnosis(&transport);
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
-                   Listen(options, transport, {&links, &weights}));
+                   Listen(options, transport, {&links, &weights, &diagnosis}));
   std::fprintf(stderr, "listening on %s\n", server->address().c_str());
 
   GrpcWeightSources sources(transport, options.coordinator, self);
@@ -312,6 +315,13 @@ absl::Status RunWorker(const WorkerOptions& options) {
   {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
+    ExamineOptions examine = ExamineOptionsOf(options, node_options.address);
+    examine.promised_memory_bytes = memory.host_bytes != 0 ? memory.host_bytes : memory.bytes;
+    examine.processor = ProcessorFactsOf(backend->name(), backend->facts().kind);
+    diagnosis.Set({.examine = std::move(examine),
+                   .coordinator = options.coordinator,
+                   .cache_bytes = [&node] { return node.Report().cache_bytes; },
+                   .metrics = [&node] { return MetricsText(node.Report()); }});
     const auto metrics = ServeMetrics(options, &node);
     status = metrics.status();
     if (status.ok()) {

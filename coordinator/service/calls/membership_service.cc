@@ -170,6 +170,7 @@ class MembershipService::Impl {
       }
       if (absl::Status named = CheckPeerIsNode(context_, message_.register_().name());
           !named.ok()) {
+        service_->TellRefused(message_.register_(), named);
         Leave(named);
         return;
       }
@@ -184,6 +185,7 @@ class MembershipService::Impl {
       const auto registered = service_->Admit(this, info_, peer_, channel_);
       if (!registered.ok()) {
         LogWarn({{"node", info_.name()}}, "a node was refused: " + Describe(registered.status()));
+        service_->TellRefused(info_, registered.status());
         Leave(registered.status());
         return;
       }
@@ -288,6 +290,7 @@ class MembershipService::Impl {
                  "the coordinator cannot reach node '" + info.name() + "' at " + info.address() +
                      " (it called from " + peer + "): " + std::string(speed.status().message()))
         .Node(info.name())
+        .Fact("cause", of != cause.facts().end() ? of->second : cause.reason())
         .Hint(tls ? cause.hint()
                   : "open that port in the firewall of '" + info.name() +
                         "', or start its worker with --advertise HOST:PORT that the coordinator "
@@ -305,6 +308,10 @@ class MembershipService::Impl {
     call->member = true;
     --joining_;
     return registered;
+  }
+
+  void TellRefused(const v1::NodeInfo& info, const absl::Status& why) const {
+    if (options_.on_refused) options_.on_refused(info, why);
   }
 
   absl::Status Enter(ControlCall* call) {

@@ -32,6 +32,8 @@ struct MembershipOptions {
   size_t max_transfers = 128;
   // Of those that are asked for besides, the ones that wait for their turn; one more is refused.
   size_t max_waiting_transfers = 4096;
+  // Told who may not join, and why. Any thread; does not wait. May be empty.
+  std::function<void(const v1::NodeInfo& node, const absl::Status& why)> on_refused{};
 };
 
 // Control streams hold no thread once they have joined.

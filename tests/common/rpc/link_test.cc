@@ -12,6 +12,7 @@
 #include "common/mutex.h"
 #include "common/rpc/io_loop.h"
 #include "common/rpc/link_service.h"
+#include "common/rpc/peer_dial.h"
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/shard.grpc.pb.h"
@@ -484,6 +485,26 @@ TEST_F(LinkTest, MeasuringGivesLatencyAndRateAndChecksWhoAnswers) {
       MeasureLink(transport_, "127.0.0.1:1", "beta", 7, milliseconds(300)).status();
   EXPECT_EQ(ReasonOf(nobody), "PEER_UNREACHABLE");
   EXPECT_NE(Describe(nobody).find("--advertise"), std::string::npos);
+}
+
+TEST_F(LinkTest, DialingAPeerSaysWhoAnswersAndHowTheWayIs) {
+  Serve();
+  const PeerToDial beta = {.node = "beta", .incarnation = 7, .address = server_->address()};
+  const v1::LinkFacts facts = DialPeer(transport_, "alpha", beta, kGiveUpAfter);
+  EXPECT_FALSE(facts.has_error()) << facts.error().message();
+  EXPECT_EQ(facts.from(), "alpha");
+  EXPECT_EQ(facts.to(), "beta");
+  EXPECT_GT(facts.round_trip_ms(), 0.0);
+  EXPECT_GT(facts.bytes_per_s(), 0.0);
+  EXPECT_EQ(facts.segments_again(), 0u);
+  const PeerToDial other = {.node = "gamma", .incarnation = 0, .address = server_->address()};
+  EXPECT_EQ(DialPeer(transport_, "alpha", other, kGiveUpAfter).error().reason(), "WRONG_NODE");
+  // The coordinator has no name.
+  const PeerToDial unnamed = {.node = "", .incarnation = 0, .address = server_->address()};
+  EXPECT_EQ(DialPeer(transport_, "alpha", unnamed, kGiveUpAfter).error().reason(), "WRONG_NODE");
+  const PeerToDial nobody = {.node = "beta", .incarnation = 7, .address = "127.0.0.1:1"};
+  EXPECT_EQ(DialPeer(transport_, "alpha", nobody, kGiveUpAfter).error().reason(),
+            "CONNECTION_REFUSED");
 }
 
 }  // namespace

@@ -13,4 +13,6 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& o
   return cuda::MakeBackendOn(std::move(device), options);
 }
 
+bool CudaIsBuilt() { return true; }
+
 }  // namespace strata

@@ -9,4 +9,6 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& o
       .Hint("install a build made on a machine with the CUDA Toolkit, or use --backend cpu");
 }
 
+bool CudaIsBuilt() { return false; }
+
 }  // namespace strata
