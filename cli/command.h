@@ -34,6 +34,12 @@ class Context {
   // What the user is called here; "me" where nobody says.
   std::string UserName() const;
 
+  // Of a command whose success or failure has codes of its own (cli.h has the usual ones).
+  void set_done_code(int code) { done_code_ = code; }
+  int done_code() const { return done_code_; }
+  void set_failed_code(int code) { failed_code_ = code; }
+  int failed_code() const { return failed_code_; }
+
   // The coordinator that flags and environment name, else that of `strata login`. Connects at the
   // first call.
   absl::StatusOr<std::unique_ptr<sdk::Client>> Connect() const;
@@ -49,6 +55,8 @@ class Context {
   std::string coordinator_flag_;
   std::string tls_dir_flag_;
   bool json_ = false;
+  int done_code_ = kExitDone;
+  int failed_code_ = kExitFailed;
 };
 
 // What a command does once its arguments are known. UsageError() makes the exit code 2, any other
@@ -112,6 +120,7 @@ void AddNodeTokenCommand(CommandTree* tree, CLI::App* node);
 void AddPersonTokenCommand(CommandTree* tree, CLI::App* cluster);
 void AddLoginCommand(CommandTree* tree);
 void AddBenchCommand(CommandTree* tree);
+void AddDoctorCommand(CommandTree* tree);
 
 }  // namespace strata::cli
 

@@ -181,6 +181,7 @@ int RunCli(const std::vector<std::string>& args, const Environment& environment)
   AddClusterCommands(&tree);
   AddLoginCommand(&tree);
   AddBenchCommand(&tree);
+  AddDoctorCommand(&tree);
   tree.AddGlobalOptions();
 
   if (const int code = Parse(args, &root, environment); code >= 0) {
@@ -192,14 +193,14 @@ int RunCli(const std::vector<std::string>& args, const Environment& environment)
     status = Error(absl::StatusCode::kDataLoss, "CANNOT_WRITE", "stdout cannot be written to");
   }
   if (status.ok()) {
-    return kExitDone;
+    return context.done_code();
   }
   *environment.err << "strata: " << OneLine(Describe(status));
   if (IsUsageError(status)) {
     *environment.err << "; see `" << ReachedCommand(root) << " --help`";
   }
   *environment.err << "\n";
-  return IsUsageError(status) ? kExitUsage : kExitFailed;
+  return IsUsageError(status) ? kExitUsage : context.failed_code();
 }
 
 }  // namespace strata::cli

@@ -90,3 +90,27 @@ def test_alerts_are_of_metrics_that_the_page_lists():
     asked = set(re.findall(r"strata_[a-z_]+", "\n".join(re.findall(r"expr: (.*)", RULES))))
     listed = set(re.findall(r"`(strata_[a-z_]+)`", section("Metrics") + section("Metrics of a worker")))
     assert asked and {re.sub(r"_bucket$", "", name) for name in asked} <= listed
+
+
+# Where the doctor makes findings, and their kinds there.
+FINDINGS = re.compile(r'(?:Error|Warn|TellGroups|return)\(?\s*(?:kind\.empty\(\) \? )?"([A-Z]+(?:_[A-Z]+)+)"')
+
+
+def kinds_of_findings():
+    found = set()
+    for path in (SOURCE / "common/doctor").glob("*.cc"):
+        found |= set(FINDINGS.findall(path.read_text()))
+    return found
+
+
+def test_every_finding_of_the_doctor_is_in_the_table_and_the_other_way_round():
+    kinds = kinds_of_findings()
+    assert len(kinds) > 40, kinds
+    documented = {kind for cells in rows("The doctor") for kind in re.findall(r"`([A-Z_]+)`", cells[0])}
+    assert documented == kinds, f"docs/OPERATIONS.md, The doctor: it lacks {kinds - documented}, and has too much: {documented - kinds}"
+    assert all(len(cells) == 3 and cells[2].rstrip("| ") for cells in rows("The doctor"))
+
+
+def test_a_finding_that_is_new_is_missing():
+    (kind,) = FINDINGS.findall('out->Warn("MOON_FULL", facts.node(), "the moon is full", "wait");')
+    assert kind not in kinds_of_findings()

@@ -69,7 +69,7 @@ def test_zsh_has_a_function_for_each_command(made):
     text = (made / "zsh" / "_strata").read_text()
     assert text.startswith("#compdef strata\n")
     for command in command_tree.read(BIN / "strata", "strata").walk():
-        assert f"_{'_'.join(command.path)}() {{" in text
+        assert f"_{'_'.join(command.path).replace('-', '_')}() {{" in text
 
 
 def flags_of(program):
