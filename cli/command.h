@@ -121,6 +121,7 @@ void AddPersonTokenCommand(CommandTree* tree, CLI::App* cluster);
 void AddLoginCommand(CommandTree* tree);
 void AddBenchCommand(CommandTree* tree);
 void AddDoctorCommand(CommandTree* tree);
+void AddSupportBundleCommand(CommandTree* tree);
 
 }  // namespace strata::cli
 

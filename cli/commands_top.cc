@@ -62,8 +62,8 @@ class OtherScreen {
   std::ostream& out_;
 };
 
-void Show(const Context& context, const v1::GetStatusResponse& status, const TokenRates& rates,
-          bool screen) {
+void ShowScreen(const Context& context, const v1::GetStatusResponse& status,
+                const TokenRates& rates, bool screen) {
   std::ostringstream text;
   if (context.json()) {
     WriteJson(TopDocument(status, rates), &text);
@@ -88,7 +88,7 @@ absl::Status Top(const Context& context, bool once) {
   rates.Update(status, steady_clock::now());
   const bool screen = !once && !context.json() && context.environment().out_is_terminal;
   const std::unique_ptr<OtherScreen> other(screen ? new OtherScreen(&context.out()) : nullptr);
-  Show(context, status, rates, screen);
+  ShowScreen(context, status, rates, screen);
   while (!once && !context.out().fail()) {
     if (ending.WaitUntil(steady_clock::now() + kEvery)) {
       break;
@@ -103,7 +103,7 @@ absl::Status Top(const Context& context, bool once) {
       if (!screen && !context.json()) {
         context.out() << "\n";
       }
-      Show(context, status, rates, screen);
+      ShowScreen(context, status, rates, screen);
     } else if (screen) {
       // Who looks on sees it come back.
       context.out() << "\x1b[H" << Describe(next.status()) << "\x1b[K" << std::flush;

@@ -1,4 +1,4 @@
-// What `strata doctor` asks for, and how it tells.
+// What `strata doctor` and `strata support-bundle` share.
 #ifndef STRATA_CLI_DIAGNOSIS_H_
 #define STRATA_CLI_DIAGNOSIS_H_
 

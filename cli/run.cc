@@ -182,6 +182,7 @@ int RunCli(const std::vector<std::string>& args, const Environment& environment)
   AddLoginCommand(&tree);
   AddBenchCommand(&tree);
   AddDoctorCommand(&tree);
+  AddSupportBundleCommand(&tree);
   tree.AddGlobalOptions();
 
   if (const int code = Parse(args, &root, environment); code >= 0) {

@@ -136,6 +136,7 @@ ELSEWHERE = [
     (f"strata node remove {WORD}", "or forget it", "test_doctor.py has the lost node; another of these days types it"),
     ("strata model remove M", "deletes what was uploaded or pulled", "another of these days types it"),
     ("strata model move M", "places layers anew", "test_recovery.py types it"),
+    ("strata doctor", "what `strata doctor` finds", "help"),
     ("strata doctor --local", "where it does not start", "test_doctor.py types it"),
     ("strata model list", "unload that one first with", "deployments are asked before"),
     ("strata model unload NAME", "unload that one first with", "deployments are asked before"),
