@@ -21,13 +21,13 @@
 #include "common/certificates/authority.h"
 #include "common/certificates/join_token.h"
 #include "common/certificates/tls_folder.h"
+#include "common/config_file.h"
 #include "common/joining/ask_to_join.h"
 #include "common/names.h"
 #include "common/platform/addresses.h"
 #include "common/platform/platform.h"
 #include "common/shell_word.h"
 #include "common/status.h"
-#include "worker/joining/config_file.h"
 
 extern char** environ;
 

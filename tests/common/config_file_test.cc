@@ -1,4 +1,4 @@
-#include "worker/joining/config_file.h"
+#include "common/config_file.h"
 
 #include <gtest/gtest.h>
 
@@ -33,6 +33,15 @@ TEST(ConfigFileTest, AnEmptyFileGetsWhatIsSet) {
 
 TEST(ConfigFileTest, ALastLineWithoutItsEndIsKept) {
   EXPECT_EQ(WithSettings("threads = 2", {{"name", "z"}}), "threads = 2\nname = \"z\"\n");
+}
+
+TEST(ConfigFileTest, WhatALineSetsIsToldWithoutQuotes) {
+  const std::string text = "# a = \"x\"\na-b = \"0.0.0.0:1\"  # all\nn = 3 # three\n  q='1'\n";
+  EXPECT_EQ(SettingOf(text, "a-b"), "0.0.0.0:1");
+  EXPECT_EQ(SettingOf(text, "n"), "3");
+  EXPECT_EQ(SettingOf(text, "q"), "1");
+  EXPECT_EQ(SettingOf(text, "a"), std::nullopt) << "that line is a comment";
+  EXPECT_EQ(SettingOf("", "a"), std::nullopt);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// The file of a worker's flags (--config): some of them set, and the rest left as it is.
-#ifndef STRATA_WORKER_JOINING_CONFIG_FILE_H_
-#define STRATA_WORKER_JOINING_CONFIG_FILE_H_
+// The files of flags (--config): some of the flags set, and the rest left as it is.
+#ifndef STRATA_COMMON_CONFIG_FILE_H_
+#define STRATA_COMMON_CONFIG_FILE_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,10 @@ namespace strata {
 std::string WithSettings(const std::string& text,
                          const std::vector<std::pair<std::string, std::string>>& settings);
 
+// What the first line of `text` that sets `key` gives it, without quotes; none where it is not set,
+// or in a comment only.
+std::optional<std::string> SettingOf(const std::string& text, const std::string& key);
+
 }  // namespace strata
 
-#endif  // STRATA_WORKER_JOINING_CONFIG_FILE_H_
+#endif  // STRATA_COMMON_CONFIG_FILE_H_

@@ -1,4 +1,4 @@
-#include "worker/joining/config_file.h"
+#include "common/config_file.h"
 
 #include <optional>
 #include <string_view>
@@ -67,6 +67,23 @@ std::string WithSettings(const std::string& text,
     }
   }
   return absl::StrJoin(lines, "\n") + "\n";
+}
+
+std::optional<std::string> SettingOf(const std::string& text, const std::string& key) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (const std::string& line : lines) {
+    if (SetsKey(line, key) != Sets::kYes) {
+      continue;
+    }
+    std::string_view value = WithoutBlanks(std::string_view(line).substr(line.find('=') + 1));
+    if (value.starts_with('"') || value.starts_with('\'')) {
+      const size_t end = value.find(value.front(), 1);
+      return std::string(value.substr(1, end == value.npos ? end : end - 1));
+    }
+    value = value.substr(0, value.find_first_of(" \t#"));
+    return std::string(value);
+  }
+  return std::nullopt;
 }
 
 }  // namespace strata
