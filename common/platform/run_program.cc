@@ -1,0 +1,226 @@
+#include "common/platform/run_program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+extern char** environ;
+
+namespace strata {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr size_t kPieceBytes = size_t{64} << 10;
+// How long what its children still write is waited for once the program itself has ended.
+constexpr milliseconds kLastWords{200};
+
+// A descriptor of ours.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { Close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void Close() {
+    if (fd_ >= 0) {
+      close(std::exchange(fd_, -1));
+    }
+  }
+  void Set(int fd) {
+    Close();
+    fd_ = fd;
+  }
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// Both ends of a stream: a socket, which can be written to without a signal when nobody reads.
+struct Stream {
+  Descriptor ours, theirs;
+
+  bool Open() {
+    std::array<int, 2> ends;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+      return false;
+    }
+    ours.Set(ends[0]);
+    theirs.Set(ends[1]);
+    return true;
+  }
+};
+
+absl::Status Failed(const std::string& program, const std::string& why) {
+  return Error(absl::StatusCode::kInternal, "PROGRAM_FAILED",
+               absl::StrCat("cannot run ", program, ": ", why));
+}
+
+// Reads what there is. False: the other end is closed.
+bool ReadSome(int fd, size_t most, std::string* out) {
+  std::array<char, kPieceBytes> piece;
+  const ssize_t got = read(fd, piece.data(), piece.size());
+  if (got > 0) {
+    const size_t room = most - std::min(most, out->size());
+    out->append(piece.data(), std::min(room, static_cast<size_t>(got)));
+  }
+  return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+// A program, and the streams between it and us.
+class Program {
+ public:
+  explicit Program(const ProgramOptions& options) : options_(options) {}
+
+  // Errors of RunProgram, but for the time that it takes.
+  absl::Status Start(const std::vector<std::string>& words) {
+    const std::string& name = words.front();
+    Descriptor file;
+    if (!options_.input_file.empty()) {
+      file.Set(open(options_.input_file.c_str(), O_RDONLY | O_CLOEXEC));
+      if (!file.open()) {
+        return Failed(
+            name, absl::StrCat("cannot read ", options_.input_file, ": ", std::strerror(errno)));
+      }
+    }
+    if (!in_.Open() || !out_.Open() || !error_.Open()) {
+      return Failed(name, std::strerror(errno));
+    }
+    std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
+    for (const std::string& word : words) {
+      arguments.push_back(const_cast<char*>(word.c_str()));
+    }
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, file.open() ? file.get() : in_.theirs.get(),
+                                     STDIN_FILENO);
+    if (!options_.shares_output) {
+      posix_spawn_file_actions_adddup2(&actions, out_.theirs.get(), STDOUT_FILENO);
+      posix_spawn_file_actions_adddup2(&actions, error_.theirs.get(), STDERR_FILENO);
+    }
+    const int failed =
+        posix_spawnp(&process_, arguments[0], &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed == ENOENT) {
+      return Error(absl::StatusCode::kNotFound, "PROGRAM_MISSING",
+                   absl::StrCat("there is no program ", name, " in PATH"))
+          .Hint(absl::StrCat("install ", name));
+    }
+    if (failed != 0) {
+      return Failed(name, std::strerror(failed));
+    }
+    for (Stream* stream : {&in_, &out_, &error_}) {
+      stream->theirs.Close();
+    }
+    if (options_.input.empty()) {
+      in_.ours.Close();
+    }
+    return absl::OkStatus();
+  }
+
+  // Writes and reads until the program has ended and closed its outputs. False: it took too long,
+  // and was killed.
+  bool Await(ProgramResult* result) {
+    const Clock::time_point end = Clock::now() + options_.timeout;
+    Clock::time_point last_words = end;
+    bool ended = false;
+    while (!ended || out_.ours.open() || error_.ours.open()) {
+      const Clock::time_point now = Clock::now();
+      if (ended && now >= last_words) {
+        break;
+      }
+      if (!ended && now >= end) {
+        kill(process_, SIGKILL);
+        Reap(0);
+        return false;
+      }
+      Exchange(result);
+      if (!ended && Reap(WNOHANG)) {
+        ended = true;
+        last_words = Clock::now() + kLastWords;
+      }
+    }
+    result->exit_status = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+    return true;
+  }
+
+ private:
+  static constexpr int kPollMs = 20;
+
+  // Whether it has ended.
+  bool Reap(int flags) {
+    pid_t got = 0;
+    while ((got = waitpid(process_, &status_, flags)) < 0 && errno == EINTR) {
+    }
+    return got != 0;
+  }
+
+  // What can be written and read now, after a short wait at most.
+  void Exchange(ProgramResult* result) {
+    std::array<pollfd, 3> polled = {pollfd{in_.ours.get(), POLLOUT, 0},
+                                    pollfd{out_.ours.get(), POLLIN, 0},
+                                    pollfd{error_.ours.get(), POLLIN, 0}};
+    poll(polled.data(), polled.size(), kPollMs);
+    if (polled[0].revents != 0) {
+      const ssize_t got =
+          send(in_.ours.get(), options_.input.data() + sent_,
+               std::min(options_.input.size() - sent_, kPieceBytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+      sent_ += got > 0 ? static_cast<size_t>(got) : 0;
+      if (sent_ == options_.input.size() || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+        in_.ours.Close();
+      }
+    }
+    if (polled[1].revents != 0 &&
+        !ReadSome(out_.ours.get(), options_.max_output_bytes, &result->out)) {
+      out_.ours.Close();
+    }
+    if (polled[2].revents != 0 &&
+        !ReadSome(error_.ours.get(), options_.max_output_bytes, &result->error)) {
+      error_.ours.Close();
+    }
+  }
+
+  const ProgramOptions& options_;
+  Stream in_, out_, error_;
+  pid_t process_ = 0;
+  size_t sent_ = 0;
+  int status_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& words,
+                                         const ProgramOptions& options) {
+  Program program(options);
+  RETURN_IF_ERROR(program.Start(words));
+  ProgramResult result;
+  if (!program.Await(&result)) {
+    const auto timeout_s = std::chrono::duration_cast<std::chrono::seconds>(options.timeout);
+    return Error(absl::StatusCode::kDeadlineExceeded, "PROGRAM_TIMED_OUT",
+                 absl::StrCat(words.front(), " did not end within ", timeout_s.count(),
+                              " s and was killed"));
+  }
+  return result;
+}
+
+}  // namespace strata

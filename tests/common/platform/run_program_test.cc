@@ -1,0 +1,74 @@
+#include "common/platform/run_program.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+ProgramResult Ran(const std::vector<std::string>& words, const ProgramOptions& options = {}) {
+  const auto result = RunProgram(words, options);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.value_or(ProgramResult{});
+}
+
+TEST(RunProgramTest, WhatItWritesAndItsStatusAreTold) {
+  const ProgramResult result = Ran({"sh", "-c", "echo out; echo error >&2; exit 3"});
+  EXPECT_EQ(result.exit_status, 3);
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_EQ(result.error, "error\n");
+}
+
+TEST(RunProgramTest, ArgumentsAreNoShells) { EXPECT_EQ(Ran({"echo", "a  $b;"}).out, "a  $b;\n"); }
+
+TEST(RunProgramTest, ItReadsATextOfAnyLengthWhileItWrites) {
+  const std::string text(3'000'000, 'x');
+  EXPECT_EQ(Ran({"cat"}, {.input = text, .max_output_bytes = text.size()}).out, text);
+}
+
+TEST(RunProgramTest, AProgramThatReadsNothingEnds) {
+  EXPECT_EQ(Ran({"true"}, {.input = std::string(3'000'000, 'x')}).exit_status, 0);
+}
+
+TEST(RunProgramTest, WithoutInputItReadsTheEnd) { EXPECT_EQ(Ran({"cat"}).out, ""); }
+
+TEST(RunProgramTest, ItReadsAFile) {
+  const std::string path = testing::TempDir() + "run_program_input";
+  std::ofstream(path) << "of a file";
+  EXPECT_EQ(Ran({"cat"}, {.input_file = path}).out, "of a file");
+  EXPECT_EQ(ReasonOf(RunProgram({"cat"}, {.input_file = path + ".none"}).status()),
+            "PROGRAM_FAILED");
+}
+
+TEST(RunProgramTest, OfALongOutputTheBeginningIsKept) {
+  const ProgramResult result =
+      Ran({"sh", "-c", "head -c 1000000 /dev/zero; exit 1"}, {.max_output_bytes = 10});
+  EXPECT_EQ(result.out.size(), 10);
+  EXPECT_EQ(result.exit_status, 1);
+}
+
+TEST(RunProgramTest, ASignalIsTold) { EXPECT_EQ(Ran({"sh", "-c", "kill -9 $$"}).exit_status, 137); }
+
+TEST(RunProgramTest, WhatTakesTooLongIsKilled) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto result = RunProgram({"sleep", "600"}, {.timeout = std::chrono::milliseconds(50)});
+  EXPECT_EQ(ReasonOf(result.status()), "PROGRAM_TIMED_OUT");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(300));
+}
+
+TEST(RunProgramTest, AChildThatLivesOnIsNotWaitedFor) {
+  EXPECT_EQ(Ran({"sh", "-c", "sleep 20 & echo done"}).out, "done\n");
+}
+
+TEST(RunProgramTest, AProgramThatIsNotThereIsNamed) {
+  const absl::Status status = RunProgram({"strata-no-such-program"}).status();
+  EXPECT_EQ(ReasonOf(status), "PROGRAM_MISSING");
+  EXPECT_NE(Describe(status).find("strata-no-such-program"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace strata
