@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/app/flags.h"
 #include "common/app/log.h"
 #include "common/layer_weights.h"
 #include "common/limits.h"
@@ -25,6 +26,7 @@
 #include "common/units.h"
 #include "coordinator/cluster/weight_holders.h"
 #include "coordinator/registry/blob_store.h"
+#include "coordinator/service/calls/version_skew.h"
 #include "coordinator/service/loop/errors.h"
 #include "coordinator/service/nodes/worker_claims.h"
 #include "strata/v1/membership.grpc.pb.h"
@@ -301,6 +303,7 @@ class MembershipService::Impl {
                                        const std::string& peer,
                                        std::shared_ptr<NodeChannel> channel) {
     RETURN_IF_ERROR(CheckNodeInfo(info));
+    RETURN_IF_ERROR(CheckVersionSkew(kVersion, info.version(), info.name()));
     RETURN_IF_ERROR(handler_->MayJoin(info));
     ASSIGN_OR_RETURN(const LinkSpeed speed, DialBack(info, peer));
     ASSIGN_OR_RETURN(v1::Registered registered, handler_->Join(info, speed, std::move(channel)));
