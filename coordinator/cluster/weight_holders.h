@@ -37,8 +37,8 @@ class WeightHolders {
     std::string node;
     uint64_t incarnation = 0;
     uint64_t blob = 0;
-    bool may_name = true;               // Sources; else it is sent.
-    std::vector<std::string> not_from;  // Nodes that are not to be named.
+    bool may_name = true;                 // Sources; else it is sent.
+    std::vector<std::string> not_from{};  // Nodes that are not to be named.
   };
 
   // A blob on its way from the coordinator to a node, or not: where there are `sources`, it is to

@@ -265,7 +265,6 @@ TEST(EngineConstraint, OneThatWasMadeForAnotherModelIsRefused) {
 }
 
 TEST(EngineConstraint, AStageThatLacksAMaskGetsAllOfThemAgain) {
-  const ConstraintScript script{.salt = 3, .recur = 2};
   SimCluster cluster(MakeConfig(1));
   cluster.fake(0).before_item = [tokens = 0](v1::StepItem* item) mutable {
     if (item->has_mask() && ++tokens == 3) {
