@@ -103,6 +103,9 @@ class OnInterrupt {
   Interrupts* const interrupts_;
 };
 
+// `strata model load MODEL --goal GOAL`.
+absl::Status LoadForGoal(const Context& context, const std::string& model, const std::string& goal);
+
 // Each adds its commands to the tree.
 void AddStatusCommand(CommandTree* tree);
 void AddTopCommand(CommandTree* tree);
@@ -116,6 +119,7 @@ void AddSessionCommands(CommandTree* tree);
 void AddKeyCommands(CommandTree* tree);
 void AddAuditCommand(CommandTree* tree);
 void AddClusterCommands(CommandTree* tree);
+void AddDeployCommands(CommandTree* tree, CLI::App* cluster);
 void AddNodeTokenCommand(CommandTree* tree, CLI::App* node);
 void AddPersonTokenCommand(CommandTree* tree, CLI::App* cluster);
 void AddLoginCommand(CommandTree* tree);

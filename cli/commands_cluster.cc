@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
+#include "cli/coordinator_service.h"
+#include "cli/login.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "common/certificates/authority.h"
@@ -16,8 +18,10 @@
 #include "common/platform/addresses.h"
 #include "common/platform/platform.h"
 #include "common/printable.h"
+#include "common/rpc/address.h"
 #include "common/shell_word.h"
 #include "common/status.h"
+#include "strata/v1/joining.pb.h"
 
 namespace strata::cli {
 namespace {
@@ -28,14 +32,18 @@ constexpr uint32_t kDefaultDays = 365;
 // Clocks of the other machines may be behind.
 constexpr int64_t kBackdatedS = 3600;
 constexpr char kDefaultFolder[] = "strata-cluster";
+constexpr char kDefaultAuthority[] = "strata-cluster/authority";
+constexpr uint64_t kTokenS = 3600;
 
 struct Flags {
-  std::string dir = kDefaultFolder;
+  std::string dir;
   std::string name;
   std::string role;
   std::string out;
   std::string hosts;
   std::optional<uint32_t> days;
+  std::string worker;
+  bool no_worker = false;
 };
 
 CertificateTerm Term(int64_t days) {
@@ -43,17 +51,19 @@ CertificateTerm Term(int64_t days) {
   return {now_s - kBackdatedS, now_s + days * kDayS};
 }
 
-// By what others on this network, and commands on this machine, dial it.
+// By what others on this network, and commands on this machine, dial it. Tokens have the first that
+// is not of loopback: an address, since its name may be known on this machine alone.
 std::vector<std::string> OwnHosts() {
   std::vector<std::string> hosts = {"localhost", "127.0.0.1", "::1"};
-  const std::string own = HostName();
-  if (CheckNodeName(own).ok() && own != "localhost") {
-    hosts.push_back(own);
-  }
   for (std::string& address : MachineAddresses()) {
     hosts.push_back(std::move(address));
   }
-  hosts.resize(std::min(hosts.size(), kMaxCertificateHosts));
+  const std::string own = HostName();
+  const bool named = CheckNodeName(own).ok() && own != "localhost";
+  hosts.resize(std::min(hosts.size(), kMaxCertificateHosts - (named ? 1 : 0)));
+  if (named) {
+    hosts.push_back(own);
+  }
   return hosts;
 }
 
@@ -79,46 +89,182 @@ absl::StatusOr<TlsFolder> MakeFolder(const CertifiedKey& authority, const Certif
 // "0f3a…", sixteen digits: enough to tell authorities apart by eye.
 std::string Short(const std::string& fingerprint) { return fingerprint.substr(0, 16); }
 
-absl::Status Init(const Context& context, const Flags& flags) {
-  ASSIGN_OR_RETURN(std::vector<std::string> hosts, HostsOf(flags));
-  if (hosts.empty()) {
-    hosts = OwnHosts();
+// What `strata cluster init` makes, wherever it goes.
+struct NewCluster {
+  std::string name;
+  std::vector<std::string> hosts;
+  int64_t days = kDefaultDays;
+  CertifiedKey authority;
+  std::string fingerprint;
+  TlsFolder coordinator, operators;
+};
+
+absl::StatusOr<NewCluster> MakeCluster(const Flags& flags) {
+  NewCluster made;
+  ASSIGN_OR_RETURN(made.hosts, HostsOf(flags));
+  if (made.hosts.empty()) {
+    made.hosts = OwnHosts();
   }
-  const std::string name = flags.name.empty() ? "strata" : flags.name;
-  const int64_t days = flags.days.value_or(kDefaultDays);
-  ASSIGN_OR_RETURN(const CertifiedKey authority, MakeAuthority(name, Term(kAuthorityDays)));
-  ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(authority.cert));
+  made.name = flags.name.empty() ? "strata" : flags.name;
+  made.days = flags.days.value_or(kDefaultDays);
+  ASSIGN_OR_RETURN(made.authority, MakeAuthority(made.name, Term(kAuthorityDays)));
+  ASSIGN_OR_RETURN(made.fingerprint, CertificateFingerprint(made.authority.cert));
   ASSIGN_OR_RETURN(
-      const TlsFolder coordinators,
-      MakeFolder(authority, {CertificateRole::kCoordinator, name, "coordinator"}, hosts, days));
-  ASSIGN_OR_RETURN(const TlsFolder operators,
-                   MakeFolder(authority, {CertificateRole::kOperator, name, "operator"}, {}, days));
-  RETURN_IF_ERROR(WriteAuthority(flags.dir + "/authority", authority));
-  const std::string coordinator = flags.dir + "/coordinator";
-  const std::string own = flags.dir + "/operator";
-  RETURN_IF_ERROR(WriteTlsFolder(coordinator, coordinators));
-  RETURN_IF_ERROR(WriteTlsFolder(own, operators));
+      made.coordinator,
+      MakeFolder(made.authority, {CertificateRole::kCoordinator, made.name, "coordinator"},
+                 made.hosts, made.days));
+  ASSIGN_OR_RETURN(made.operators,
+                   MakeFolder(made.authority, {CertificateRole::kOperator, made.name, "operator"},
+                              {}, made.days));
+  return made;
+}
+
+// As files alone, for whoever starts processes by hand.
+absl::Status InitFiles(const Context& context, const NewCluster& made, const std::string& dir) {
+  RETURN_IF_ERROR(WriteAuthority(dir + "/authority", made.authority));
+  const std::string coordinator = dir + "/coordinator";
+  const std::string own = dir + "/operator";
+  RETURN_IF_ERROR(WriteTlsFolder(coordinator, made.coordinator));
+  RETURN_IF_ERROR(WriteTlsFolder(own, made.operators));
   if (context.json()) {
-    WriteJson({{"cluster", name},
-               {"fingerprint", fingerprint},
-               {"authority", flags.dir + "/authority"},
+    WriteJson({{"cluster", made.name},
+               {"fingerprint", made.fingerprint},
+               {"authority", dir + "/authority"},
                {"coordinator", coordinator},
                {"operator", own},
-               {"hosts", hosts},
-               {"days", days}},
+               {"hosts", made.hosts},
+               {"days", made.days}},
               &context.out());
     return absl::OkStatus();
   }
-  context.out() << "made the cluster " << Printable(name) << " in " << Printable(flags.dir) << "\n"
-                << "  authority/    signs certificates (" << Short(fingerprint)
+  context.out() << "made the cluster " << Printable(made.name) << " in " << Printable(dir) << "\n"
+                << "  authority/    signs certificates (" << Short(made.fingerprint)
                 << "...): keep a copy of it elsewhere\n"
-                << "  coordinator/  the coordinator's, for " << absl::StrJoin(hosts, ", ") << "\n"
+                << "  coordinator/  the coordinator's, for " << absl::StrJoin(made.hosts, ", ")
+                << "\n"
                 << "  operator/     yours\n"
                 << "Start the coordinator here, and have it print what lets another machine join:\n"
                 << "  strata-coordinator --listen 0.0.0.0:7070 --tls-dir " << ShellWord(coordinator)
-                << " --authority " << ShellWord(flags.dir + "/authority") << "\n"
+                << " --authority " << ShellWord(dir + "/authority") << "\n"
                 << "  strata --tls-dir " << ShellWord(own) << " node token\n";
   return absl::OkStatus();
+}
+
+// A token by which one worker may join within an hour.
+absl::StatusOr<std::string> MakeWorkerToken(sdk::Client& client) {
+  v1::CreateTokenRequest request;
+  request.set_role(v1::CERTIFICATE_ROLE_WORKER);
+  request.set_expires_s(kTokenS);
+  request.set_uses(1);
+  ASSIGN_OR_RETURN(const v1::CreateTokenResponse token, client.CreateToken(request));
+  return token.token();
+}
+
+bool IsLocal(const std::string& host) { return host == "localhost" || IsLoopback(host); }
+
+// HOST:PORT of the coordinator's service.
+std::string ServiceAt(const std::string& host) {
+  return absl::StrCat(host.find(':') == host.npos ? host : "[" + host + "]", ":", ServicePort());
+}
+
+// Where commands of this machine dial the coordinator: by a name that its certificate has.
+std::string LocalAddress(const std::vector<std::string>& hosts) {
+  const bool loopback = std::find(hosts.begin(), hosts.end(), "127.0.0.1") != hosts.end();
+  return ServiceAt(loopback ? "127.0.0.1" : hosts.front());
+}
+
+// Where the worker of this machine does: the others dial it by where it dials from.
+std::string NetworkAddress(const std::vector<std::string>& hosts) {
+  const auto found =
+      std::find_if(hosts.begin(), hosts.end(), [](const auto& host) { return !IsLocal(host); });
+  return ServiceAt(found != hosts.end() ? *found : hosts.front());
+}
+
+// Of this machine, without a token: whoever has the authority needs none.
+absl::Status SetUpOwnWorker(const NewCluster& made, const std::string& name) {
+  std::vector<std::string> hosts;
+  for (std::string& host : OwnHosts()) {
+    if (!IsLocal(host)) {
+      hosts.push_back(std::move(host));
+    }
+  }
+  for (const std::string& host : made.hosts) {  // By which the others know this machine.
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) {
+      hosts.push_back(host);
+    }
+  }
+  hosts.resize(std::min(hosts.size(), kMaxCertificateHosts));
+  ASSIGN_OR_RETURN(
+      const TlsFolder folder,
+      MakeFolder(made.authority, {CertificateRole::kWorker, made.name, name}, hosts, made.days));
+  return SetUpWorkerService(folder, name, NetworkAddress(made.hosts));
+}
+
+// As the packages' service, which runs from then on.
+absl::Status InitService(const Context& context, const NewCluster& made, const Flags& flags) {
+  if (context.ConfigDir().empty()) {
+    return UsageError("there is no home folder for your certificate: set HOME, or give --dir");
+  }
+  RETURN_IF_ERROR(CheckServiceHasNoAuthority());
+  const std::string address = LocalAddress(made.hosts);
+  // First: whatever keeps the service from starting is then mended with a login.
+  RETURN_IF_ERROR(WriteLogin(context.ConfigDir(), made.operators, address));
+  // Whom others do not reach by any name of its certificate need not listen to them.
+  const bool open = !std::all_of(made.hosts.begin(), made.hosts.end(), IsLocal);
+  RETURN_IF_ERROR(SetUpService(made.authority, made.coordinator, open));
+  sdk::ClientOptions options;
+  options.coordinator = address;
+  options.tls_dir = context.ConfigDir() + "/tls";
+  ASSIGN_OR_RETURN(const auto client, sdk::Client::Connect(options));
+  const std::string worker = flags.worker.empty() ? HostName() : flags.worker;
+  const bool works = !flags.no_worker && HasWorkerService();
+  if (works) {
+    RETURN_IF_ERROR(SetUpOwnWorker(made, worker));
+  }
+  ASSIGN_OR_RETURN(const std::string token, MakeWorkerToken(*client));
+  const std::string command = "strata-worker join " + token;
+  if (context.json()) {
+    WriteJson({{"cluster", made.name},
+               {"fingerprint", made.fingerprint},
+               {"authority", kServiceAuthority},
+               {"coordinator", kServiceTls},
+               {"operator", options.tls_dir},
+               {"hosts", made.hosts},
+               {"days", made.days},
+               {"address", address},
+               {"command", command}},
+              &context.out());
+    return absl::OkStatus();
+  }
+  context.out() << "made the cluster " << Printable(made.name) << ", and started strata-coordinator"
+                << (works ? " and strata-worker, the node " + Printable(worker) : "") << "\n"
+                << "  " << kServiceAuthority << "  signs certificates (" << Short(made.fingerprint)
+                << "...): keep a copy of it elsewhere\n"
+                << "  " << kServiceTls << "        the coordinator's, for "
+                << absl::StrJoin(made.hosts, ", ") << "\n"
+                << "  " << Printable(options.tls_dir) << "  yours: `strata` asks " << address
+                << " from now on\n"
+                << "On another machine, with its packages (one machine, within an hour; `strata "
+                   "node token` makes more):\n"
+                << "  apt install ./strata-worker_*.deb ./strata-cli_*.deb\n"
+                << "  " << command << "\n"
+                << "Then here:\n"
+                << "  strata model add /usr/share/strata/models/recall --load throughput\n";
+  return absl::OkStatus();
+}
+
+absl::Status Init(const Context& context, const Flags& flags) {
+  const bool service = flags.dir.empty() && CanSetUpService();
+  if ((flags.no_worker || !flags.worker.empty()) && !service) {
+    return UsageError(
+        "--worker and --no-worker are for root on a machine whose packages run the coordinator");
+  }
+  if (flags.no_worker && !flags.worker.empty()) {
+    return UsageError("--worker and --no-worker exclude each other");
+  }
+  ASSIGN_OR_RETURN(const NewCluster made, MakeCluster(flags));
+  return service ? InitService(context, made, flags)
+                 : InitFiles(context, made, flags.dir.empty() ? kDefaultFolder : flags.dir);
 }
 
 absl::StatusOr<CertificateRole> RoleOf(const std::string& word) {
@@ -141,10 +287,15 @@ absl::Status Certificate(const Context& context, const Flags& flags) {
                                             "10.0.0.2 or gpu-box.lan")
                              : absl::StrCat("nobody dials a ", flags.role, ": leave --hosts out"));
   }
-  ASSIGN_OR_RETURN(const CertifiedKey authority, ReadAuthority(flags.dir + "/authority"));
+  // That of a service, where `strata cluster init` made it so.
+  const bool service = flags.dir.empty() && !ReadAuthority(kDefaultAuthority).ok() &&
+                       ReadAuthority(kServiceAuthority).ok();
+  const std::string dir = flags.dir.empty() ? kDefaultFolder : flags.dir;
+  ASSIGN_OR_RETURN(const CertifiedKey authority,
+                   ReadAuthority(service ? kServiceAuthority : dir + "/authority"));
   ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(authority.cert));
   ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(authority.cert));
-  const std::string path = flags.out.empty() ? flags.dir + "/" + flags.name : flags.out;
+  const std::string path = flags.out.empty() ? dir + "/" + flags.name : flags.out;
   const int64_t days = flags.days.value_or(kDefaultDays);
   ASSIGN_OR_RETURN(const TlsFolder made,
                    MakeFolder(authority, {role, cluster, flags.name}, hosts, days));
@@ -187,17 +338,23 @@ void AddInit(CommandTree* tree, CLI::App* group) {
   CLI::App* init = tree->AddLeaf(
       group, "init", "Make a cluster's authority, and certificates for coordinator and operator",
       "  strata cluster init --name home\n"
-      "  strata cluster init --dir /etc/strata/cluster --hosts 10.0.0.1,coordinator.lan\n"
-      "No coordinator is asked: it works on the files of this machine alone. Who has what is\n"
-      "in DIR/authority can make certificates of the cluster; nobody else can.",
+      "  strata cluster init --dir keys --hosts 10.0.0.1,coordinator.lan\n"
+      "As root on a machine with the packages it sets up the coordinator's service and the\n"
+      "worker's, and prints the command by which another machine joins. Else, and with --dir,\n"
+      "it makes files and asks nobody. Who has what is in the authority's folder can make\n"
+      "certificates of the cluster; nobody else can.",
       [flags](Context& context) { return Init(context, *flags); });
-  AddDir(init, flags.get(), "Where it all goes");
+  AddDir(init, flags.get(), "Where it all goes, as files alone");
   AddText(init, "--name", &flags->name, "NAME",
           "The cluster's, which stands in its certificates;\ndefault strata");
   AddText(init, "--hosts", &flags->hosts, "HOST,...",
           "By which others dial the coordinator; default all\naddresses and the name of this "
           "machine");
   AddDays(init, flags.get());
+  AddText(init, "--worker", &flags->worker, "NAME",
+          "The node that this machine's worker is; default the\nhost's name");
+  init->add_flag("--no-worker", flags->no_worker,
+                 "Leave the worker's service of this machine alone");
 }
 
 void AddCertificate(CommandTree* tree, CLI::App* group) {
@@ -222,10 +379,11 @@ void AddCertificate(CommandTree* tree, CLI::App* group) {
 
 void AddClusterCommands(CommandTree* tree) {
   CLI::App* group = tree->AddGroup(
-      "cluster", "A cluster's certificates: with them nothing travels in plain text");
+      "cluster", "A cluster's machines and certificates, with which nothing travels in plain text");
   AddInit(tree, group);
   AddCertificate(tree, group);
   AddPersonTokenCommand(tree, group);
+  AddDeployCommands(tree, group);
 }
 
 }  // namespace strata::cli

@@ -211,6 +211,14 @@ void AddPlanCommand(CommandTree* tree) {
 
 }  // namespace
 
+absl::Status LoadForGoal(const Context& context, const std::string& model,
+                         const std::string& goal) {
+  LoadCommand command;
+  command.model = model;
+  command.placement.goal = goal;
+  return Load(context, command);
+}
+
 void AddLoadCommands(CommandTree* tree, CLI::App* model) {
   auto command = std::make_shared<LoadCommand>();
   CLI::App* load = tree->AddLeaf(

@@ -25,6 +25,7 @@ struct RegisterOptions {
   std::string revision;
   bool upload = false;
   bool detach = false;
+  std::string load;  // A goal; "": it is not loaded.
 };
 
 using Register = std::function<absl::StatusOr<v1::Model>(
@@ -84,11 +85,17 @@ absl::Status RunRegister(const Context& context, const RegisterOptions& options,
   }
   RETURN_IF_ERROR(model.status());
   if (context.json()) {
+    if (!options.load.empty()) {
+      return LoadForGoal(context, model->name(), options.load);
+    }
     WriteJson(ModelDocument(*model), &context.out());
     return absl::OkStatus();
   }
   context.out() << "registered " << model->name() << "\n";
   context.out() << ModelReport(*model);
+  if (!options.load.empty()) {
+    return LoadForGoal(context, model->name(), options.load);
+  }
   context.err() << "next: strata model load " << model->name() << "\n";
   return absl::OkStatus();
 }
@@ -96,6 +103,9 @@ absl::Status RunRegister(const Context& context, const RegisterOptions& options,
 absl::Status Add(const Context& context, const RegisterOptions& options) {
   if (options.upload && options.detach) {
     return UsageError("--upload sends from here and cannot --detach");
+  }
+  if (!options.load.empty() && options.detach) {
+    return UsageError("--load waits until the model is registered, and --detach does not");
   }
   ASSIGN_OR_RETURN(const auto client, context.Connect());
   return RunRegister(
@@ -219,6 +229,7 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
   CLI::App* app = tree->AddLeaf(
       group, "add", "Register a checkpoint folder or .gguf file",
       "  strata model add ./models/recall --name recall\n"
+      "  strata model add /usr/share/strata/models/recall --load throughput\n"
       "  strata model add ~/Downloads/llama --upload\n"
       "  strata model add ~/Downloads/Llama-3.2-1B-Instruct-Q4_0.gguf\n"
       "Without --upload PATH is on the coordinator's machine; its files stay where they are, and\n"
@@ -231,6 +242,7 @@ void AddRegisterCommands(CommandTree* tree, CLI::App* group) {
   AddNewModelName(app, &add->name, "What to call it; default: the folder's or file's name");
   app->add_flag("--upload", add->upload, "Send the files from this machine");
   app->add_flag("--detach", add->detach, "Return at once; it goes on at the coordinator");
+  AddGoal(app, "--load", &add->load, "Place it on workers at once, for this goal");
 
   auto pull = std::make_shared<RegisterOptions>();
   app = tree->AddLeaf(

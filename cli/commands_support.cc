@@ -9,12 +9,12 @@
 #include "cli/diagnosis.h"
 #include "cli/doctor/examine_here.h"
 #include "cli/doctor/redact.h"
-#include "cli/doctor/run_program.h"
 #include "cli/doctor/write_archive.h"
 #include "cli/documents.h"
 #include "cli/options.h"
 #include "common/doctor/findings.h"
 #include "common/examination/examine.h"
+#include "common/platform/run_program.h"
 #include "common/status.h"
 #include "strata/v1/admin.pb.h"
 
@@ -114,7 +114,7 @@ void AddHere(const Context& context, Bundle* bundle) {
   constexpr std::chrono::seconds kTimeout{20};
   const auto journal = RunProgram({"journalctl", "--quiet", "--no-pager", "--output=short-iso",
                                    "--lines=" + std::to_string(kLogLines), "--unit=strata*"},
-                                  {}, kTimeout, kMaxJournalBytes);
+                                  {.timeout = kTimeout, .max_output_bytes = kMaxJournalBytes});
   if (journal.ok() && !journal->out.empty()) {
     bundle->Add("here/journal.log", journal->out);
   }

@@ -1,18 +1,15 @@
 // Tokens by which machines and people join, and joining as a person.
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <system_error>
 
 #include "cli/command.h"
+#include "cli/login.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "common/certificates/authority.h"
 #include "common/certificates/join_token.h"
-#include "common/certificates/tls_folder.h"
 #include "common/joining/ask_to_join.h"
 #include "common/names.h"
 #include "common/printable.h"
@@ -107,15 +104,9 @@ absl::Status Login(const Context& context, const LoginFlags& flags) {
   request.set_name(flags.name.empty() ? context.UserName() : flags.name);
   ASSIGN_OR_RETURN(const v1::JoinResponse response, AskToJoin(*token, request));
   ASSIGN_OR_RETURN(const CertificateHolder holder, HolderOf(response.certificate()));
-  RETURN_IF_ERROR(WriteTlsFolder(
-      tls_dir, {.ca = response.authority(), .own = {.cert = response.certificate(), .key = key}}));
-  std::ofstream out(dir + "/coordinator", std::ios::trunc);
-  out << token->address() << "\n";
-  out.flush();
-  if (!out.good()) {
-    return Error(absl::StatusCode::kInternal, "FILE_FAILED", "cannot write " + dir + "/coordinator")
-        .Hint("give --dir a folder that you may write to");
-  }
+  RETURN_IF_ERROR(WriteLogin(
+      dir, {.ca = response.authority(), .own = {.cert = response.certificate(), .key = key}},
+      token->address()));
   const std::string role(CertificateRoleName(holder.role));
   if (context.json()) {
     WriteJson({{"cluster", response.cluster()},

@@ -99,6 +99,15 @@ Json FactsDocument(const v1::ModelFacts& facts) {
           {"cannot", Strings(facts.cannot())}};
 }
 
+// As `node list` has it: what an upgrade looks at, too.
+Json ListedNode(const v1::Node& node) {
+  Json document = NodeSummary(node);
+  document["incarnation"] = node.incarnation();
+  document["version"] = node.version();
+  document["models"] = Strings(node.models());
+  return document;
+}
+
 }  // namespace
 
 Json NodeSummary(const v1::Node& node) {
@@ -116,12 +125,10 @@ Json NodeSummary(const v1::Node& node) {
 }
 
 Json NodeDocument(const v1::Node& node) {
-  Json document = NodeSummary(node);
+  Json document = ListedNode(node);
   document["used_bytes"] = node.used_bytes();
   document["host_used_bytes"] = BytesOrNull(node.host_used_bytes());
   document["threads"] = node.threads();
-  document["incarnation"] = node.incarnation();
-  document["version"] = node.version();
   document["platform"] = node.platform();
   document["cache_bytes"] = node.cache_bytes();
   document["fetched_bytes"] = node.fetched_bytes();
@@ -134,7 +141,6 @@ Json NodeDocument(const v1::Node& node) {
   document["disk_free_bytes"] =
       node.has_disk_free_bytes() ? Json(node.disk_free_bytes()) : Json(nullptr);
   document["heartbeat_age_ms"] = node.heartbeat_age_ms();
-  document["models"] = Strings(node.models());
   document["links"] = ListOf(node.links(), [](const v1::Node::Link& link) {
     Json out{{"peer", link.peer()},
              {"latency_ms", link.latency_ms()},
@@ -341,7 +347,7 @@ Json GenerationDocument(const sdk::Generation& generation, bool with_logprobs,
 }
 
 Json NodeList(const v1::ListNodesResponse& nodes) {
-  return {{"nodes", ListOf(nodes.nodes(), NodeSummary)}};
+  return {{"nodes", ListOf(nodes.nodes(), ListedNode)}};
 }
 
 Json ModelList(const v1::ListModelsResponse& models) {

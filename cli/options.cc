@@ -399,12 +399,15 @@ absl::Status AnswerOptions::Apply(sdk::GenerateRequest* request, sdk::CallOption
   return absl::OkStatus();
 }
 
+CLI::Option* AddGoal(CLI::App* app, const std::string& flag, std::string* target,
+                     const std::string& help) {
+  return AddChoice(app, flag, target, {"latency", "throughput", "capacity"}, help);
+}
+
 void PlacementOptions::AddTo(CLI::App* app) {
   const std::string group = "Placement";
   constexpr uint32_t kAny = std::numeric_limits<uint32_t>::max();
-  AddChoice(app, "--goal", &goal, {"latency", "throughput", "capacity"},
-            "What to place for; default latency")
-      ->group(group);
+  AddGoal(app, "--goal", &goal, "What to place for; default latency")->group(group);
   AddCount(app, "--context", &context, 1, kMaxContextTokens,
            "Tokens that a session may have;\ndefault min(the model's, 8192)")
       ->group(group);

@@ -42,6 +42,10 @@ CLI::Option* AddFloat(CLI::App* app, const std::string& flag, std::optional<floa
 CLI::Option* AddText(CLI::App* app, const std::string& flag, std::string* target,
                      const std::string& type, const std::string& help);
 
+// What a model is placed for: latency, throughput or capacity.
+CLI::Option* AddGoal(CLI::App* app, const std::string& flag, std::string* target,
+                     const std::string& help);
+
 // A positional or named text that must be given.
 CLI::Option* AddRequired(CLI::App* app, const std::string& name, std::string* target,
                          const std::string& help);

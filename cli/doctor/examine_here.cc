@@ -6,10 +6,10 @@
 #include <system_error>
 #include <utility>
 
-#include "cli/doctor/run_program.h"
 #include "common/examination/boot_facts.h"
 #include "common/examination/examine.h"
 #include "common/platform/platform.h"
+#include "common/platform/run_program.h"
 #include "common/printable.h"
 #include "common/status.h"
 
@@ -22,6 +22,7 @@ constexpr char kConfigs[] = "/etc/strata";
 constexpr char kStates[] = "/var/lib/strata/";
 constexpr std::chrono::seconds kTimeout{30};
 constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr int kSignalled = 128;  // And the signal's number: as shells tell it.
 
 bool IsCoordinators(const std::string& config) {
   return fs::path(config).filename().string().find("coordinator") != std::string::npos;
@@ -93,8 +94,9 @@ v1::MachineFacts ExamineHere(const std::string& config) {
   v1::MachineFacts failed;
   failed.set_program(program);
   failed.set_node(IsCoordinators(config) ? "" : fs::path(config).stem().string());
-  const auto run = RunProgram({ProgramFor(program), "examine", "--config", config},
-                              VariablesOf(config), kTimeout, kMaxBytes);
+  const auto run = RunProgram(
+      {ProgramFor(program), "examine", "--config", config},
+      {.variables = VariablesOf(config), .timeout = kTimeout, .max_output_bytes = kMaxBytes});
   if (!run.ok()) {
     *failed.mutable_error() = DetailOf(run.status());
     failed.mutable_error()->set_hint("install the package " + program +
@@ -110,7 +112,7 @@ v1::MachineFacts ExamineHere(const std::string& config) {
     failed.mutable_error()->set_hint("install the same version of it as of this `strata`");
     return failed;
   }
-  const std::string said = WithoutProgram(FirstLineOf(run->err), program);
+  const std::string said = WithoutProgram(FirstLineOf(run->error), program);
   if (run->exit_status == 2) {  // Wrong use: the flags.
     failed.mutable_boot()->set_config(config);
     failed.mutable_boot()->set_config_error(said);
@@ -119,8 +121,9 @@ v1::MachineFacts ExamineHere(const std::string& config) {
   }
   *failed.mutable_error() = DetailOf(
       Error(absl::StatusCode::kFailedPrecondition, "PROGRAM_FAILS",
-            run->signal != 0 ? program + " was ended by signal " + std::to_string(run->signal)
-                             : program + " fails: " + said)
+            run->exit_status > kSignalled
+                ? program + " was ended by signal " + std::to_string(run->exit_status - kSignalled)
+                : program + " fails: " + said)
           .Hint("install the package of this machine's architecture again; `" + program +
                 " --version` has to work"));
   return failed;

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "cli/doctor/run_program.h"
+#include "common/platform/run_program.h"
 #include "common/status.h"
 
 namespace strata::cli {
@@ -109,14 +109,14 @@ absl::Status WriteArchive(const std::string& path, const std::string& top,
   }
   close(fd);
   const auto run = RunProgram(
-      {"tar", "--create", "--gzip", "--file", path, "--directory", scratch.path(), "--", top}, {},
-      kTarTimeout, kMaxSaidBytes);
+      {"tar", "--create", "--gzip", "--file", path, "--directory", scratch.path(), "--", top},
+      {.timeout = kTarTimeout, .max_output_bytes = kMaxSaidBytes});
   if (run.ok() && run->exit_status == 0) {
     return absl::OkStatus();
   }
   fs::remove(path, error);
   return Failed("tar does not write " + path + ": " +
-                (run.ok() ? run->err : std::string(run.status().message())));
+                (run.ok() ? run->error : std::string(run.status().message())));
 }
 
 }  // namespace strata::cli

@@ -98,20 +98,31 @@ absl::StatusOr<std::string> FolderBefore(const std::string& path) {
   return (fs::path(path).parent_path() / to).string();
 }
 
+// Lets a group read a folder and `names` in it.
+absl::Status GiveToGroup(const std::string& folder, const std::vector<std::string>& names,
+                         const TlsFolderAccess& access) {
+  if (!access.group.has_value()) {
+    return absl::OkStatus();
+  }
+  std::vector<std::string> paths = {folder};
+  for (const std::string& name : names) {
+    paths.push_back(folder + name);
+  }
+  for (const std::string& at : paths) {
+    if (chown(at.c_str(), static_cast<uid_t>(-1), *access.group) != 0 ||
+        chmod(at.c_str(), at == folder ? kGroupFolderMode : kGroupFileMode) != 0) {
+      return Refused("give a group", at, errno);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FillAndLink(const std::string& made, const std::string& path, const TlsFolder& folder,
                          const TlsFolderAccess& access) {
   RETURN_IF_ERROR(WriteFile(made + "/ca.pem", folder.ca));
   RETURN_IF_ERROR(WriteFile(made + "/cert.pem", folder.own.cert));
   RETURN_IF_ERROR(WriteFile(made + "/key.pem", folder.own.key));
-  if (access.group.has_value()) {
-    for (const char* name : {"", "/ca.pem", "/cert.pem", "/key.pem"}) {
-      const std::string at = made + name;
-      if (chown(at.c_str(), static_cast<uid_t>(-1), *access.group) != 0 ||
-          chmod(at.c_str(), *name == '\0' ? kGroupFolderMode : kGroupFileMode) != 0) {
-        return Refused("give a group", at, errno);
-      }
-    }
-  }
+  RETURN_IF_ERROR(GiveToGroup(made, {"/ca.pem", "/cert.pem", "/key.pem"}, access));
   const std::string link = made + ".link";
   const std::string target = fs::path(made).filename().string();
   if (symlink(target.c_str(), link.c_str()) != 0) {
@@ -170,7 +181,8 @@ absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder,
   return absl::OkStatus();
 }
 
-absl::Status WriteAuthority(const std::string& path, const CertifiedKey& authority) {
+absl::Status WriteAuthority(const std::string& path, const CertifiedKey& authority,
+                            const TlsFolderAccess& access) {
   const std::string at = WithoutSlash(path);
   RETURN_IF_ERROR(MakeFolders(at));
   if (chmod(at.c_str(), kFolderMode) != 0) {
@@ -185,7 +197,8 @@ absl::Status WriteAuthority(const std::string& path, const CertifiedKey& authori
   }
   // Its key first: a certificate without it would look like an authority.
   RETURN_IF_ERROR(WriteFile(at + "/ca-key.pem", authority.key));
-  return WriteFile(at + "/ca.pem", authority.cert);
+  RETURN_IF_ERROR(WriteFile(at + "/ca.pem", authority.cert));
+  return GiveToGroup(at, {"/ca.pem", "/ca-key.pem"}, access);
 }
 
 absl::StatusOr<CertifiedKey> ReadAuthority(const std::string& path) {

@@ -32,9 +32,11 @@ struct TlsFolderAccess {
 absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder,
                             const TlsFolderAccess& access = {});
 
-// The authority in `path`: ca.pem and ca-key.pem, which its user alone can read. ALREADY_EXISTS
-// (AUTHORITY_EXISTS) where there is any: what it signed would be worthless.
-absl::Status WriteAuthority(const std::string& path, const CertifiedKey& authority);
+// The authority in `path`: ca.pem and ca-key.pem, which its user alone can read, unless `access`
+// says otherwise. ALREADY_EXISTS (AUTHORITY_EXISTS) where there is any: what it signed would be
+// worthless.
+absl::Status WriteAuthority(const std::string& path, const CertifiedKey& authority,
+                            const TlsFolderAccess& access = {});
 // NOT_FOUND (AUTHORITY_MISSING) where there is none, INVALID_ARGUMENT (TLS_FILE_BAD) where a file
 // is too large.
 absl::StatusOr<CertifiedKey> ReadAuthority(const std::string& path);

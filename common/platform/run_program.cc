@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -114,12 +115,12 @@ class Program {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, file.open() ? file.get() : in_.theirs.get(),
                                      STDIN_FILENO);
-    if (!options_.shares_output) {
-      posix_spawn_file_actions_adddup2(&actions, out_.theirs.get(), STDOUT_FILENO);
-      posix_spawn_file_actions_adddup2(&actions, error_.theirs.get(), STDERR_FILENO);
-    }
-    const int failed =
-        posix_spawnp(&process_, arguments[0], &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_adddup2(&actions, out_.theirs.get(), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, error_.theirs.get(), STDERR_FILENO);
+    std::vector<std::string> variables;
+    std::vector<char*> environment = Environment(&variables);
+    const int failed = posix_spawnp(&process_, arguments[0], &actions, nullptr, arguments.data(),
+                                    environment.data());
     posix_spawn_file_actions_destroy(&actions);
     if (failed == ENOENT) {
       return Error(absl::StatusCode::kNotFound, "PROGRAM_MISSING",
@@ -166,6 +167,29 @@ class Program {
 
  private:
   static constexpr int kPollMs = 20;
+
+  // This process's, with the variables of the options in place of its own; `texts` holds these.
+  std::vector<char*> Environment(std::vector<std::string>* texts) const {
+    for (const auto& [name, value] : options_.variables) {
+      texts->push_back(absl::StrCat(name, "=", value));
+    }
+    std::vector<char*> environment;
+    for (char** own = environ; *own != nullptr; ++own) {
+      const std::string_view text = *own;
+      const bool set =
+          std::any_of(options_.variables.begin(), options_.variables.end(), [&](const auto& one) {
+            return text.starts_with(one.first) && text.substr(one.first.size()).starts_with('=');
+          });
+      if (!set) {
+        environment.push_back(*own);
+      }
+    }
+    for (std::string& text : *texts) {
+      environment.push_back(text.data());
+    }
+    environment.push_back(nullptr);
+    return environment;
+  }
 
   // Whether it has ended.
   bool Reap(int flags) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,8 +16,8 @@ struct ProgramOptions {
   // What the program reads from its standard input: this text, or else the file of that path.
   std::string input{};
   std::string input_file{};
-  // It writes to the standard output and error of this process; else both are kept.
-  bool shares_output = false;
+  // Set beside this process's own environment.
+  std::vector<std::pair<std::string, std::string>> variables{};
   std::chrono::milliseconds timeout{60'000};
   // The most that is kept of each of its outputs; what is beyond is dropped.
   size_t max_output_bytes = size_t{1} << 20;
@@ -29,10 +30,10 @@ struct ProgramResult {
   std::string error;
 };
 
-// Runs `words`, the first of which is looked for in PATH, and waits for its end. Blocks; any thread.
-// NOT_FOUND (PROGRAM_MISSING) where there is no such program, INTERNAL (PROGRAM_FAILED) where the
-// system starts none or the input cannot be read, DEADLINE_EXCEEDED (PROGRAM_TIMED_OUT) where it was
-// killed. That it ended with another status than 0 is no error.
+// Runs `words`, the first of which is looked for in PATH, and waits for its end. Blocks; any
+// thread. NOT_FOUND (PROGRAM_MISSING) where there is no such program, INTERNAL (PROGRAM_FAILED)
+// where the system starts none or the input cannot be read, DEADLINE_EXCEEDED (PROGRAM_TIMED_OUT)
+// where it was killed. That it ended with another status than 0 is no error.
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& words,
                                          const ProgramOptions& options = {});
 

@@ -10,7 +10,8 @@ from cluster import BIN, GIVE_UP_S, RECALL, Cluster
 
 # What `path` needs beside its name, by the words of its usage line.
 VALUES = {"PATH": RECALL, "ORG/NAME": "org/name", "MODEL": "recall", "NODE": "w0", "ID": "some-id",
-          "PROMPT": "Hello", "MESSAGE": "Hello", "ROLE": "client", "NAME": "alice", "TOKEN": "strata-join-1.AA"}
+          "PROMPT": "Hello", "MESSAGE": "Hello", "ROLE": "client", "NAME": "alice", "TOKEN": "strata-join-1.AA",
+          "INVENTORY": "inventory.toml"}
 
 
 def strata(*arguments, coordinator=None):
@@ -34,8 +35,8 @@ def leaves(*path):
 
 
 COMMANDS = leaves()
-# These work on files alone.
-LOCAL = {"cluster init", "cluster certificate", "login"}
+# These work on files alone, or by ssh.
+LOCAL = {"cluster init", "cluster certificate", "cluster deploy", "cluster upgrade", "login"}
 # This does with what it has where nobody answers; test_support_bundle.py has it.
 WITHOUT = {"support-bundle"}
 # Exit statuses that say more than that it failed.
@@ -71,7 +72,8 @@ def test_the_promised_commands_are_there():
                           "model remove", "model load", "model unload", "model resize",
                           "model check", "plan",
                           "generate", "chat", "session list", "session cancel", "key create",
-                          "key list", "key revoke", "audit", "bench", "doctor", "support-bundle", "cluster init", "cluster certificate", "cluster token", "login"}
+                          "key list", "key revoke", "audit", "bench", "doctor", "support-bundle", "cluster init", "cluster certificate", "cluster token",
+                          "cluster deploy", "cluster upgrade", "login"}
 
 
 @each

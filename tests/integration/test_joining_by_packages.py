@@ -15,16 +15,13 @@ JOINS = INSIDE + r"""
 apt-get install -q -y --no-install-recommends /debs/*.deb >/install.log 2>&1 || { cat /install.log; exit; }
 wait_for systemctl is-active strata-worker
 systemctl stop strata-worker
-cd /root
-strata cluster init --name home --hosts 127.0.0.1 >/init || fail=1
-has "it prints what comes next" "$(cat /init)" "strata --tls-dir strata-cluster/operator node token"
-# What the coordinator's service may read.
-install -d -g strata -m 0750 /etc/strata/tls /etc/strata/authority
-install -g strata -m 0640 -t /etc/strata/tls strata-cluster/coordinator/*.pem
-install -g strata -m 0640 -t /etc/strata/authority strata-cluster/authority/*.pem
-printf 'tls-dir = "/etc/strata/tls"\nauthority = "/etc/strata/authority"\n' >>/etc/strata/coordinator.toml
-systemctl restart strata-coordinator
-export STRATA_TLS_DIR=/root/strata-cluster/operator
+export HOME=/root; cd /root
+strata cluster init --name home --hosts 127.0.0.1 --no-worker >/init || { cat /init; fail=1; }
+has "it prints what comes next" "$(cat /init)" "strata-worker join strata-join-1."
+is "the authority is the service's alone" "$(stat -c '%U %G %a' /etc/strata/authority/ca-key.pem)" "root strata 640"
+is "and so is the key" "$(stat -L -c '%U %G %a' /etc/strata/tls/key.pem)" "root strata 640"
+is "the coordinator runs" "$(active strata-coordinator)" active
+is "without a flag, as who made it" "$(strata status >/dev/null 2>&1; echo $?)" 0
 line=$(strata node token 2>/dev/null)
 has "the line is a command" "$line" "strata-worker join strata-join-1."
 joined=$($line --name box --hosts 127.0.0.1 2>&1) || fail=1

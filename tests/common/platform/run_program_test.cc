@@ -44,6 +44,13 @@ TEST(RunProgramTest, ItReadsAFile) {
             "PROGRAM_FAILED");
 }
 
+TEST(RunProgramTest, VariablesAreSetBesideItsOwn) {
+  EXPECT_EQ(Ran({"sh", "-c", "echo $STRATA_A $HOME ${PATH:+path}"},
+                {.variables = {{"STRATA_A", "a b"}, {"HOME", "/nowhere"}}})
+                .out,
+            "a b /nowhere path\n");
+}
+
 TEST(RunProgramTest, OfALongOutputTheBeginningIsKept) {
   const ProgramResult result =
       Ran({"sh", "-c", "head -c 1000000 /dev/zero; exit 1"}, {.max_output_bytes = 10});
