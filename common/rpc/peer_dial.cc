@@ -84,10 +84,14 @@ v1::LinkFacts DialPeer(const Transport& transport, const std::string& from, cons
   absl::Status status = address.status();
   if (status.ok()) {
     status = transport.Probe(peer.address, timeout);
+    if (ReasonOf(status) == "SAYS_NOTHING") {
+      // Or what it says is lost on its way, and sent again after a second or two.
+      status = transport.Probe(peer.address, timeout);
+    }
   }
   Dialled dialled(transport, peer);
   if (status.ok()) {
-    status = Meet(&dialled, peer, steady_clock::now() + timeout);
+    status = Meet(&dialled, peer, steady_clock::now() + 2 * timeout);
   }
   if (!status.ok()) {
     *facts.mutable_error() = DetailOf(status);

@@ -21,8 +21,8 @@ struct PeerToDial {
 // Whether it is reached there and is who it should be; the least round trip, the most bytes a
 // second, and how many segments of small messages had to be sent again. An error has as its reason,
 // or its fact `cause`, what was found below gRPC (connection_probe.h), or WRONG_NODE. `from` is who
-// dials. Takes `timeout` at most where nothing is heard, and up to two times that where the way is
-// slow; ends early once `cancelled` says so. Any thread.
+// dials. Takes two times `timeout` at most where nothing is heard, and up to five times where the
+// way is slow; ends early once `cancelled` says so. Any thread.
 v1::LinkFacts DialPeer(const Transport& transport, const std::string& from, const PeerToDial& peer,
                        std::chrono::milliseconds timeout,
                        const std::function<bool()>& cancelled = nullptr);

@@ -202,7 +202,7 @@ class DoctorServiceImpl::Round {
     peer->set_address(target.address);
     v1::DialPeersResponse response;
     grpc::ClientContext call;
-    call.set_deadline(Deadline(kDialTimeout * 4));
+    call.set_deadline(Deadline(kDialTimeout * 6));
     const absl::Status status =
         FromGrpc(StubOf(*members_[from].node)->DialPeers(&call, request, &response));
     return status.ok() && response.links_size() == 1 ? std::optional(response.links(0))
