@@ -157,7 +157,8 @@ TEST_F(LayerReferenceTest, WhatCannotBeComputedFailsTypedAndEndsTheCheck) {
       "NUMERICS_CLASS");
   EXPECT_EQ(refused([](auto* m) { m->set_token_ids(3, 1 << 20); }).reason(), "BAD_CHECK");
   EXPECT_EQ(refused([](auto* m) {
-              m->mutable_token_ids()->Add(m->token_ids().begin(), m->token_ids().end());
+              const auto tokens = m->token_ids();  // Adding moves its own.
+              m->mutable_token_ids()->Add(tokens.begin(), tokens.end());
               m->mutable_load()->set_kv_pages(0, 4);
             }).reason(),
             "BAD_CHECK");

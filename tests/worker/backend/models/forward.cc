@@ -177,8 +177,9 @@ absl::Status ForwardModel::Grow(Sequence* sequence, uint32_t length) {
 }
 
 absl::StatusOr<uint32_t> ForwardModel::Fork(uint32_t sequence) {
-  const uint32_t copy =
-      NewSequence(sequences_[sequence].rotary_variant, sequences_[sequence].embeddings);
+  // A copy: a new sequence moves the others.
+  const InputEmbeddings embeddings = sequences_[sequence].embeddings;
+  const uint32_t copy = NewSequence(sequences_[sequence].rotary_variant, embeddings);
   for (size_t group = 0; group < model_.kv_groups.size(); ++group) {
     sequences_[copy].tables[group].first_page = sequences_[sequence].tables[group].first_page;
   }

@@ -27,7 +27,9 @@ class RotaryTables {
   // Once.
   absl::Status Allocate(const StageSpec& spec) {
     RETURN_IF_ERROR(tables_.Allocate(spec.rotary.size_bytes(), "buffers"));
-    std::memcpy(tables_.as(), spec.rotary.data(), spec.rotary.size_bytes());
+    if (!spec.rotary.empty()) {  // No layer turns anything.
+      std::memcpy(tables_.as(), spec.rotary.data(), spec.rotary.size_bytes());
+    }
     return absl::OkStatus();
   }
   // The cosines that a layer, counted from the stage's first, turns `half` pairs by at a position.
