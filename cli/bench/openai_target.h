@@ -21,7 +21,7 @@ struct OpenAiOptions {
   std::string url;
   std::string model;
   std::string api_key;     // Sent as a bearer token when not empty.
-  std::string ca_file;     // As HttpPosts::Make.
+  std::string ca_file{};   // As HttpPosts::Make.
   bool text_only = false;  // Prompts of words, not of token ids.
 };
 

@@ -17,10 +17,10 @@ namespace strata {
 struct OpenAiContext {
   std::string request_id;    // "abc": the answer's id is "cmpl-abc" or "chatcmpl-abc".
   int64_t unix_seconds = 0;  // When it was made.
-  std::shared_ptr<const Tokenizer> tokenizer;  // For logprobs; may be null.
+  std::shared_ptr<const Tokenizer> tokenizer{};  // For logprobs; may be null.
   // For echo, by prompt: its text and, for logprobs, its ids.
-  std::vector<std::string> prompt_texts;
-  std::vector<std::vector<uint32_t>> prompt_ids;
+  std::vector<std::string> prompt_texts{};
+  std::vector<std::vector<uint32_t>> prompt_ids{};
 };
 
 // Choice `p * best_of + c` is the c-th of prompt p.
