@@ -311,7 +311,7 @@ void JudgeRefused(const v1::ClusterFacts& facts, FindingList* out) {
       TellOf(refused.node(), link, "the coordinator", out);
       continue;
     }
-    const std::string kind = CertificateKind(cause);
+    const std::string kind = cause == "VERSION_SKEW" ? cause : CertificateKind(cause);
     const std::string who = refused.node().empty() ? "somebody who connected to the coordinator"
                                                    : Named(refused.node());
     out->Error(kind.empty() ? "JOIN_REFUSED" : kind, refused.node(),

@@ -152,11 +152,11 @@ def workers_share_too_much(world):
 
 @contextlib.contextmanager
 def other_version(world):
-    """A worker that says that it is older."""
+    """A worker that says that it is of another patch release, which may join."""
     program = world.folder / "strata-worker-older"
     code = (BIN / "strata-worker").read_bytes()
     version = subprocess.run([BIN / "strata-worker", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-    was, is_now = (b"\0" + text.encode() + b"\0" for text in (version, "9" + version[1:]))
+    was, is_now = (b"\0" + text.encode() + b"\0" for text in (version, version[:-1] + "9"))
     assert was in code
     program.write_bytes(code.replace(was, is_now))
     program.chmod(0o755)

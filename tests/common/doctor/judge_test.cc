@@ -400,6 +400,14 @@ TEST_F(JudgeTest, VersionsDiffer) {
   EXPECT_THAT(Found(), ElementsAre("VERSION_SKEW"));
 }
 
+TEST_F(JudgeTest, AWorkerOfAVersionThatMayNotJoin) {
+  v1::RefusedFacts* refused = facts_.add_refused();
+  refused->set_node("c");
+  refused->mutable_error()->set_reason("VERSION_SKEW");
+  refused->mutable_error()->set_message("node 'c' has version 9.0.0");
+  EXPECT_THAT(Found(), ElementsAre("VERSION_SKEW c"));
+}
+
 TEST_F(JudgeTest, AWorkerThatIsTooOldToBeAsked) {
   machine("b")->mutable_error()->set_reason("UNIMPLEMENTED");
   EXPECT_THAT(Found(), ElementsAre("VERSION_SKEW b"));
