@@ -4,6 +4,7 @@
 #include <fstream>
 #include <utility>
 
+#include "cli/renew_own.h"
 #include "common/names.h"
 #include "common/status.h"
 
@@ -80,14 +81,26 @@ std::string Context::coordinator() const {
   return address.empty() ? kDefaultCoordinator : address;
 }
 
+std::string Context::TlsDir() const {
+  const std::string dir = Setting(tls_dir_flag_, "STRATA_TLS_DIR");
+  return dir.empty() && !LoggedInAt().empty() ? ConfigDir() + "/tls" : dir;
+}
+
+void Context::FollowAuthority() const {
+  if (!TlsDir().empty()) {
+    RenewOwn(TlsDir(), coordinator(), AskWhen::kNow, environment_.err);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<sdk::Client>> Context::Connect() const {
   sdk::ClientOptions options;
   options.coordinator = coordinator();
-  options.tls_dir = Setting(tls_dir_flag_, "STRATA_TLS_DIR");
-  if (options.tls_dir.empty() && !LoggedInAt().empty()) {
-    options.tls_dir = ConfigDir() + "/tls";
-  }
+  options.tls_dir = TlsDir();
   options.api_key = Setting("", "STRATA_API_KEY");
+  options.follow_tls_files = true;
+  if (!options.tls_dir.empty() && !std::exchange(renewed_, true)) {
+    RenewOwn(options.tls_dir, options.coordinator, AskWhen::kHourly, environment_.err);
+  }
   auto client = sdk::Client::Connect(options);
   if (ReasonOf(client.status()) == "BAD_ADDRESS") {
     return UsageError("--coordinator " + Describe(client.status()));

@@ -43,6 +43,8 @@ class Context {
   // The coordinator that flags and environment name, else that of `strata login`. Connects at the
   // first call.
   absl::StatusOr<std::unique_ptr<sdk::Client>> Connect() const;
+  // Once the authority has changed: the caller's own certificate follows at once.
+  void FollowAuthority() const;
 
  private:
   friend class CommandTree;
@@ -50,6 +52,8 @@ class Context {
   // The address that `strata login` got; "" where flags or environment name one, or nobody logged
   // in.
   std::string LoggedInAt() const;
+  // The folder with the certificate to show; "": none.
+  std::string TlsDir() const;
 
   const Environment& environment_;
   std::string coordinator_flag_;
@@ -57,6 +61,7 @@ class Context {
   bool json_ = false;
   int done_code_ = kExitDone;
   int failed_code_ = kExitFailed;
+  mutable bool renewed_ = false;  // Connect has looked at the certificate.
 };
 
 // What a command does once its arguments are known. UsageError() makes the exit code 2, any other
@@ -121,6 +126,7 @@ void AddAuditCommand(CommandTree* tree);
 void AddClusterCommands(CommandTree* tree);
 void AddDeployCommands(CommandTree* tree, CLI::App* cluster);
 void AddNodeTokenCommand(CommandTree* tree, CLI::App* node);
+void AddAuthorityCommands(CommandTree* tree, CLI::App* cluster);
 void AddPersonTokenCommand(CommandTree* tree, CLI::App* cluster);
 void AddLoginCommand(CommandTree* tree);
 void AddBenchCommand(CommandTree* tree);

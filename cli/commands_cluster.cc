@@ -13,6 +13,8 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "common/certificates/authority.h"
+#include "common/certificates/authority_folder.h"
+#include "common/certificates/renewal.h"
 #include "common/certificates/tls_folder.h"
 #include "common/names.h"
 #include "common/platform/addresses.h"
@@ -29,8 +31,6 @@ namespace {
 constexpr int64_t kDayS = 24 * 3600;
 constexpr int64_t kAuthorityDays = 3650;
 constexpr uint32_t kDefaultDays = 365;
-// Clocks of the other machines may be behind.
-constexpr int64_t kBackdatedS = 3600;
 constexpr char kDefaultFolder[] = "strata-cluster";
 constexpr char kDefaultAuthority[] = "strata-cluster/authority";
 constexpr uint64_t kTokenS = 3600;
@@ -47,8 +47,7 @@ struct Flags {
 };
 
 CertificateTerm Term(int64_t days) {
-  const auto now_s = static_cast<int64_t>(std::time(nullptr));
-  return {now_s - kBackdatedS, now_s + days * kDayS};
+  return TermOfIssue(std::time(nullptr), days * kDayS + kBackdatedS);
 }
 
 // By what others on this network, and commands on this machine, dial it. Tokens have the first that
@@ -75,14 +74,14 @@ absl::StatusOr<std::vector<std::string>> HostsOf(const Flags& flags) {
   return hosts.ok() ? hosts : UsageError(absl::StrCat("--hosts: ", hosts.status().message()));
 }
 
-// A key, a certificate for it, and the authority that others know it by.
-absl::StatusOr<TlsFolder> MakeFolder(const CertifiedKey& authority, const CertificateHolder& holder,
+// A key, a certificate for it, and the authorities that others are known by.
+absl::StatusOr<TlsFolder> MakeFolder(const AuthoritySet& authority, const CertificateHolder& holder,
                                      const std::vector<std::string>& hosts, int64_t days) {
-  TlsFolder folder = {.ca = authority.cert, .own = {}};
+  TlsFolder folder = {.ca = authority.Trusted(), .own = {}};
   ASSIGN_OR_RETURN(folder.own.key, MakePrivateKey());
   ASSIGN_OR_RETURN(const std::string request, MakeCertificateRequest(folder.own.key));
   ASSIGN_OR_RETURN(folder.own.cert,
-                   IssueCertificate(authority, request, holder, hosts, Term(days)));
+                   IssueCertificate(authority.signer, request, holder, hosts, Term(days)));
   return folder;
 }
 
@@ -111,10 +110,10 @@ absl::StatusOr<NewCluster> MakeCluster(const Flags& flags) {
   ASSIGN_OR_RETURN(made.fingerprint, CertificateFingerprint(made.authority.cert));
   ASSIGN_OR_RETURN(
       made.coordinator,
-      MakeFolder(made.authority, {CertificateRole::kCoordinator, made.name, "coordinator"},
+      MakeFolder({made.authority}, {CertificateRole::kCoordinator, made.name, "coordinator"},
                  made.hosts, made.days));
   ASSIGN_OR_RETURN(made.operators,
-                   MakeFolder(made.authority, {CertificateRole::kOperator, made.name, "operator"},
+                   MakeFolder({made.authority}, {CertificateRole::kOperator, made.name, "operator"},
                               {}, made.days));
   return made;
 }
@@ -196,7 +195,7 @@ absl::Status SetUpOwnWorker(const NewCluster& made, const std::string& name) {
   hosts.resize(std::min(hosts.size(), kMaxCertificateHosts));
   ASSIGN_OR_RETURN(
       const TlsFolder folder,
-      MakeFolder(made.authority, {CertificateRole::kWorker, made.name, name}, hosts, made.days));
+      MakeFolder({made.authority}, {CertificateRole::kWorker, made.name, name}, hosts, made.days));
   return SetUpWorkerService(folder, name, NetworkAddress(made.hosts));
 }
 
@@ -291,10 +290,10 @@ absl::Status Certificate(const Context& context, const Flags& flags) {
   const bool service = flags.dir.empty() && !ReadAuthority(kDefaultAuthority).ok() &&
                        ReadAuthority(kServiceAuthority).ok();
   const std::string dir = flags.dir.empty() ? kDefaultFolder : flags.dir;
-  ASSIGN_OR_RETURN(const CertifiedKey authority,
-                   ReadAuthority(service ? kServiceAuthority : dir + "/authority"));
-  ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(authority.cert));
-  ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(authority.cert));
+  ASSIGN_OR_RETURN(const AuthoritySet authority,
+                   ReadAuthoritySet(service ? kServiceAuthority : dir + "/authority"));
+  ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(authority.signer.cert));
+  ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(authority.signer.cert));
   const std::string path = flags.out.empty() ? dir + "/" + flags.name : flags.out;
   const int64_t days = flags.days.value_or(kDefaultDays);
   ASSIGN_OR_RETURN(const TlsFolder made,
@@ -363,8 +362,8 @@ void AddCertificate(CommandTree* tree, CLI::App* group) {
       group, "certificate", "Make a key and a certificate, as a folder for --tls-dir",
       "  strata cluster certificate worker gpu-box --hosts 10.0.0.2,gpu-box.lan\n"
       "  strata cluster certificate client alice --out alice-tls\n"
-      "A folder that it made before is replaced as a whole, by a renamed link; processes read it\n"
-      "when they start.",
+      "A folder that it made before is replaced as a whole, by a renamed link; coordinators and\n"
+      "workers that run take it within seconds.",
       [flags](Context& context) { return Certificate(context, *flags); });
   AddRequired(certificate, "ROLE", &flags->role, "coordinator, worker, operator or client");
   AddNodeName(certificate, "NAME", &flags->name, "Whose it is; a worker's is the node's name");
@@ -382,6 +381,7 @@ void AddClusterCommands(CommandTree* tree) {
       "cluster", "A cluster's machines and certificates, with which nothing travels in plain text");
   AddInit(tree, group);
   AddCertificate(tree, group);
+  AddAuthorityCommands(tree, group);
   AddPersonTokenCommand(tree, group);
   AddDeployCommands(tree, group);
 }

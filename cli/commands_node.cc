@@ -166,9 +166,11 @@ void AddNodeCommands(CommandTree* tree) {
   auto force = std::make_shared<bool>(false);
   auto gone = std::make_shared<bool>(false);
   CLI::App* remove = tree->AddLeaf(
-      group, "remove", "Forget a worker that left, or all of them",
+      group, "remove", "Forget a worker, and revoke its certificates; or all that left",
       "  strata node remove a\n  strata node remove --gone\n"
-      "One that is in use is refused; --force cancels what uses it.",
+      "One that is in use is refused; --force cancels what uses it. Certificates of the one that "
+      "is\n"
+      "named are revoked, so that it need not have left, and comes back only by joining anew.",
       [name, force, gone](Context& context) { return RemoveNode(context, *name, *force, *gone); });
   AddNodeName(remove, "NODE", name.get(), help)->required(false);
   remove->add_flag("--force", *force, "Cancel what uses it");

@@ -22,17 +22,20 @@ void TellOfReload(const absl::Status& reloaded, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<HttpSecurity> HttpSecurity::Make(const ServeFlags& f) {
+absl::StatusOr<HttpSecurity> HttpSecurity::Make(const ServeFlags& f, const Transport& transport) {
   HttpSecurity made;
   made.listen_ = f.http_listen;
   ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(f.http_listen));
   made.own_certificate_ = !f.http_tls_dir.empty();
   if (f.http_tls || made.own_certificate_) {
     const bool own = made.own_certificate_;
-    ASSIGN_OR_RETURN(made.tls_, HttpTls::Open(own ? f.http_tls_dir : f.security.tls_dir,
-                                              own ? "--http-tls-dir" : "--tls-dir"));
-    made.tls_->Watch(kLookEvery, [path = made.tls_->cert_path()](const absl::Status& reloaded) {
-      TellOfReload(reloaded, path);
+    // That of --tls-dir may have been renewed, and then lies elsewhere.
+    const auto dir = [own_dir = f.http_tls_dir, live = transport.live()] {
+      return !own_dir.empty() ? own_dir : live == nullptr ? "" : live->files()->dir;
+    };
+    ASSIGN_OR_RETURN(made.tls_, HttpTls::Open(dir, own ? "--http-tls-dir" : "--tls-dir"));
+    made.tls_->Watch(kLookEvery, [dir](const absl::Status& reloaded) {
+      TellOfReload(reloaded, dir() + "/cert.pem");
     });
     return made;
   }

@@ -21,7 +21,7 @@ class HttpSecurity {
   // Reads the certificate, where the flags want one (HttpTls::Open's errors), and looks from then
   // on, on a thread of its own, whether it changes. INVALID_ARGUMENT (SECURITY_REQUIRED) where HTTP
   // would be plain text off loopback without --insecure.
-  static absl::StatusOr<HttpSecurity> Make(const ServeFlags& f);
+  static absl::StatusOr<HttpSecurity> Make(const ServeFlags& f, const Transport& transport);
 
   // Null: plain text.
   const std::shared_ptr<HttpTls>& tls() const { return tls_; }

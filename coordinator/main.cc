@@ -16,7 +16,7 @@
 #include "common/app/service_manager.h"
 #include "common/app/service_reporter.h"
 #include "common/app/signals.h"
-#include "common/certificates/tls_folder.h"
+#include "common/certificates/authority_folder.h"
 #include "common/clock.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
@@ -34,12 +34,15 @@
 #include "coordinator/http_security.h"
 #include "coordinator/joining/joining.h"
 #include "coordinator/keys/key_ring.h"
+#include "coordinator/own_certificate.h"
 #include "coordinator/registry/blob_store.h"
 #include "coordinator/serve_flags.h"
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/audit_service.h"
+#include "coordinator/service/calls/certificate_service.h"
 #include "coordinator/service/calls/doctor_service.h"
 #include "coordinator/service/calls/inference_service.h"
+#include "coordinator/service/calls/joining_desk.h"
 #include "coordinator/service/calls/joining_service.h"
 #include "coordinator/service/calls/membership_service.h"
 #include "coordinator/service/calls/refusals.h"
@@ -108,7 +111,7 @@ absl::StatusOr<std::optional<Joining>> AuthorityOf(const ServeFlags& f, AdminSto
   options.max_tokens = f.max_join_tokens;
   options.certificate_days = static_cast<int64_t>(f.certificate_days);
   options.store = store;
-  ASSIGN_OR_RETURN(options.authority, ReadAuthority(f.authority));
+  ASSIGN_OR_RETURN(options.authority, ReadAuthoritySet(f.authority));
   ASSIGN_OR_RETURN(Joining joining, Joining::Make(std::move(options)));
   return joining;
 }
@@ -124,22 +127,29 @@ absl::StatusOr<std::string> JoinListenOf(const ServeFlags& f, const RpcServer& s
   return at.ToString();
 }
 
+// Takes a node's certificates away; of one that is alive only where that ends it.
+absl::StatusOr<bool> RevokeNode(const std::string& node, bool alive, JoiningDesk* desk) {
+  if (alive && !desk->IsRevocable(node)) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const size_t ended, desk->Revoke("worker", node));
+  LogInfo({{"node", node}, {"ended_calls", uint64_t{ended}}},
+          "the certificates of a node were revoked");
+  return true;
+}
+
 // What ends the process takes beside the requests in flight.
 constexpr nanoseconds kStopTime = std::chrono::seconds(15);
 
 absl::Status Serve(const ServeFlags& f, const std::string& program) {
   MakeRoomForConnections(f.http.max_connections);
   ASSIGN_OR_RETURN(const auto lock, DirectoryLock::Acquire(f.data_dir));
-  TransportSecurity security = f.security;
   Refusals refusals;
-  security.on_refused_client = [&refusals](const absl::Status& why) {
-    LogWarn({}, "a connection was refused: " + Describe(why));
-    refusals.Add("", "", why);
-  };
-  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(security));
+  const auto note_refusal = [&refusals](const absl::Status& why) { refusals.Add("", "", why); };
+  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(SecurityOf(f, note_refusal)));
   RETURN_IF_ERROR(transport.CheckServes(""));
   RETURN_IF_ERROR(transport.CheckAddress(f.listen, "--listen"));
-  ASSIGN_OR_RETURN(const HttpSecurity http_security, HttpSecurity::Make(f));
+  ASSIGN_OR_RETURN(const HttpSecurity http_security, HttpSecurity::Make(f, transport));
   const bool off_loopback = !Transport::Make({}).value().CheckAddress(f.listen, "").ok() ||
                             http_security.plain_off_loopback();
   const std::string models_dir = f.data_dir + "/models";
@@ -217,22 +227,35 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   admin_options.intake.add_timeout = f.add_timeout;
   admin_options.max_long_calls = f.max_long_calls;
   admin_options.max_waiting_calls = f.max_waiting_calls;
-  admin_options.audit = &audit;
-  AdminServiceImpl admin(&coordinator, admin_options);
   ASSIGN_OR_RETURN(std::optional<Joining> authority, AuthorityOf(f, admin_store.get()));
-  JoiningDesk desk(std::move(authority), transport.secure() ? transport.tls()->cert : "");
+  JoiningDesk desk({.joining = std::move(authority),
+                    .authority_dir = f.authority,
+                    .live = transport.live(),
+                    .store = &store});
+  RETURN_IF_ERROR(desk.Restore());
+  admin_options.audit = &audit;
+  if (desk.HasRoles()) {
+    admin_options.revoke_node = [&desk](const std::string& node, bool alive) {
+      return RevokeNode(node, alive, &desk);
+    };
+  }
+  AdminServiceImpl admin(&coordinator, admin_options);
   TokenServiceImpl tokens(&coordinator, &desk, &audit);
   JoiningServiceImpl joining(
       &coordinator, &desk, &audit,
       {.threads = f.join_threads, .waiting = static_cast<size_t>(f.max_waiting_joins)});
+  CertificateServiceImpl certificates(&coordinator, &desk, &audit);
   AuditServiceImpl audit_calls(&coordinator, &audit);
   DoctorServiceImpl doctor(&coordinator, &transport, &refusals,
                            {.examine = ExamineOptionsOf(f),
                             .metrics = [&] { return http_backend->MetricsText(); },
                             .audit = &audit});
-  ASSIGN_OR_RETURN(const auto server, RpcServer::Start(transport, f.listen,
-                                                       {&inference, &admin, &membership, &links,
-                                                        &tokens, &audit_calls, &doctor}));
+  ASSIGN_OR_RETURN(const auto server,
+                   RpcServer::Start(transport, f.listen,
+                                    {&inference, &admin, &membership, &links, &tokens, &audit_calls,
+                                     &doctor, &certificates}));
+  desk.SetEndCalls([&server] { return server->EndRevokedCalls(); });
+  const auto keeper = KeepOwnCertificate(f, transport, &desk);
   std::unique_ptr<RpcServer> join_server;
   if (!f.authority.empty()) {
     ASSIGN_OR_RETURN(const Transport one_way, transport.ForJoining());

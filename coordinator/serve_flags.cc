@@ -45,6 +45,13 @@ void Register(Flags* flags, ServeFlags* f) {
                 1, kMostOfAnything);
   flags->Number("certificate-days", &f->certificate_days,
                 "How long the certificates of those who join are valid", 1, kMostCertificateDays);
+  flags->Duration("renew-before", &f->renew_before,
+                  "How long before it ends the coordinator renews its own certificate, with "
+                  "--authority; 0s: when a third of its time is left");
+  flags->Duration("max-connection-age", &f->security.max_connection_age,
+                  "With TLS, after how long a connection gives way to a new one, by the "
+                  "certificates of then; what is open goes on",
+                  std::chrono::seconds(1));
   flags->Switch("insecure", &f->security.insecure,
                 "Allow plain text off loopback; anyone who can connect can use the cluster");
   flags->Duration("step-timeout", &f->step_timeout,

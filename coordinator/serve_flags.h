@@ -39,6 +39,7 @@ struct ServeFlags {
   uint64_t audit_entries = AuditOptions().entries;
   uint64_t join_threads = JoiningCallsOptions().threads;
   uint64_t max_waiting_joins = JoiningCallsOptions().waiting;
+  nanoseconds renew_before{0};
   uint64_t certificate_days = static_cast<uint64_t>(JoiningOptions().certificate_days);
   nanoseconds step_timeout = std::chrono::seconds(10);
   nanoseconds stall_timeout = DeploymentOptions().stall_timeout;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -195,6 +196,34 @@ std::optional<std::string> EntryOf(const X509_NAME* name, int field) {
   return out;
 }
 
+absl::StatusOr<std::string> DigestOfKey(EVP_PKEY* key) {
+  unsigned char* data = nullptr;
+  const int size = key == nullptr ? -1 : i2d_PUBKEY(key, &data);
+  if (size < 0) {
+    return Failed("cannot write a key");
+  }
+  const std::string digest =
+      Sha256Hex({reinterpret_cast<const char*>(data), static_cast<size_t>(size)});
+  OPENSSL_free(data);
+  return digest;
+}
+
+absl::StatusOr<std::string> DigestOf(X509* cert) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  if (X509_digest(cert, EVP_sha256(), digest.data(), &size) != 1) {
+    return Failed("cannot digest a certificate");
+  }
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
+}
+
+// Since 1970. 0: it says no time.
+int64_t SecondsOf(const ASN1_TIME* time) {
+  std::tm parts{};
+  return ASN1_TIME_to_tm(time, &parts) == 1 ? static_cast<int64_t>(timegm(&parts)) : 0;
+}
+
 bool Serves(CertificateRole role) {
   return role == CertificateRole::kCoordinator || role == CertificateRole::kWorker;
 }
@@ -255,15 +284,12 @@ absl::StatusOr<std::string> MakeCertificateRequest(std::string_view key) {
 
 absl::StatusOr<std::string> RequestKeyDigest(std::string_view request) {
   ASSIGN_OR_RETURN(const Owned<X509_REQ> asked, ReadRequest(request));
-  unsigned char* key = nullptr;
-  const int size = i2d_PUBKEY(X509_REQ_get0_pubkey(asked.get()), &key);
-  if (size < 0) {
-    return Failed("cannot write a key");
-  }
-  const std::string digest =
-      Sha256Hex({reinterpret_cast<const char*>(key), static_cast<size_t>(size)});
-  OPENSSL_free(key);
-  return digest;
+  return DigestOfKey(X509_REQ_get0_pubkey(asked.get()));
+}
+
+absl::StatusOr<std::string> CertificateKeyDigest(std::string_view cert) {
+  ASSIGN_OR_RETURN(const Owned<X509> read, ReadCertificate(cert));
+  return DigestOfKey(X509_get0_pubkey(read.get()));
 }
 
 absl::StatusOr<std::string> IssueCertificate(const CertifiedKey& authority,
@@ -370,15 +396,39 @@ std::vector<std::string> CertificateHosts(std::string_view cert) {
   return hosts;
 }
 
+absl::StatusOr<CertificateTerm> TermOf(std::string_view cert) {
+  ASSIGN_OR_RETURN(const Owned<X509> read, ReadCertificate(cert));
+  return CertificateTerm{.not_before_s = SecondsOf(X509_get0_notBefore(read.get())),
+                         .not_after_s = SecondsOf(X509_get0_notAfter(read.get()))};
+}
+
+bool IsIssuedBy(std::string_view cert, std::string_view authority) {
+  const auto issued = ReadCertificate(cert);
+  const auto issuer = ReadCertificate(authority);
+  if (!issued.ok() || !issuer.ok()) {
+    return false;
+  }
+  const bool by = X509_verify(issued->get(), X509_get0_pubkey(issuer->get())) == 1;
+  ERR_clear_error();
+  return by;
+}
+
+std::vector<std::string> CertificateFingerprints(std::string_view certs) {
+  const Owned<BIO> in = Reader(certs);
+  std::vector<std::string> found;
+  while (Owned<X509> one{PEM_read_bio_X509(in.get(), nullptr, NoPassphrase, nullptr)}) {
+    const auto digest = DigestOf(one.get());
+    if (digest.ok()) {
+      found.push_back(*digest);
+    }
+  }
+  ERR_clear_error();
+  return found;
+}
+
 absl::StatusOr<std::string> CertificateFingerprint(std::string_view cert) {
   ASSIGN_OR_RETURN(const Owned<X509> read, ReadCertificate(cert));
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size = 0;
-  if (X509_digest(read.get(), EVP_sha256(), digest.data(), &size) != 1) {
-    return Failed("cannot digest a certificate");
-  }
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
+  return DigestOf(read.get());
 }
 
 }  // namespace strata

@@ -63,6 +63,9 @@ absl::StatusOr<std::string> MakeCertificateRequest(std::string_view key);
 // INVALID_ARGUMENT (TLS_REQUEST_BAD) as IssueCertificate.
 absl::StatusOr<std::string> RequestKeyDigest(std::string_view request);
 
+// The same of the key of a certificate: the first of a PEM text. TLS_FILE_BAD where there is none.
+absl::StatusOr<std::string> CertificateKeyDigest(std::string_view cert);
+
 // A certificate (PEM) for the key in `request`, by `authority`. What the request asks for is not
 // looked at. `hosts` are the addresses and DNS names by which others reach the holder; holders that
 // only dial have none. Coordinators and workers may serve and dial, the others only dial.
@@ -85,6 +88,18 @@ absl::StatusOr<std::string> ClusterOf(std::string_view authority);
 // The addresses and DNS names of the first certificate of a PEM text, in its order; empty where
 // there are none.
 std::vector<std::string> CertificateHosts(std::string_view cert);
+
+// From when until when the first certificate is valid. INVALID_ARGUMENT (TLS_FILE_BAD) where there
+// is none.
+absl::StatusOr<CertificateTerm> TermOf(std::string_view cert);
+
+// Whether the first certificate is signed with the key of that of `authority`; not whether either
+// is valid.
+bool IsIssuedBy(std::string_view cert, std::string_view authority);
+
+// SHA-256 of each certificate of a PEM text, in its order, as CertificateFingerprint gives it. Ends
+// before the first block that is none.
+std::vector<std::string> CertificateFingerprints(std::string_view certs);
 
 // SHA-256 of the first certificate (DER), 64 hexadecimal digits: by this somebody who was told it
 // knows the certificate. INVALID_ARGUMENT (TLS_FILE_BAD) where there is none.

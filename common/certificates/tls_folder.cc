@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -117,8 +118,35 @@ absl::Status GiveToGroup(const std::string& folder, const std::vector<std::strin
   return absl::OkStatus();
 }
 
+// A folder with ca.pem, cert.pem and key.pem alone.
+bool IsCopy(const std::string& path) {
+  std::error_code error;
+  if (fs::symlink_status(path, error).type() != fs::file_type::directory) {
+    return false;
+  }
+  size_t known = 0;
+  size_t all = 0;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    known += name == "ca.pem" || name == "cert.pem" || name == "key.pem" ? 1 : 0;
+    ++all;
+  }
+  return !error && known == 3 && all == 3;
+}
+
+// Each gets the other's name, at once.
+bool Exchange(const std::string& a, const std::string& b) {
+#ifdef RENAME_EXCHANGE
+  return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+#else
+  errno = ENOSYS;
+  return false;
+#endif
+}
+
+// `is_copy`: what is at `path` is then at `made`.link.
 absl::Status FillAndLink(const std::string& made, const std::string& path, const TlsFolder& folder,
-                         const TlsFolderAccess& access) {
+                         const TlsFolderAccess& access, bool is_copy) {
   RETURN_IF_ERROR(WriteFile(made + "/ca.pem", folder.ca));
   RETURN_IF_ERROR(WriteFile(made + "/cert.pem", folder.own.cert));
   RETURN_IF_ERROR(WriteFile(made + "/key.pem", folder.own.key));
@@ -128,7 +156,7 @@ absl::Status FillAndLink(const std::string& made, const std::string& path, const
   if (symlink(target.c_str(), link.c_str()) != 0) {
     return Refused("make", link, errno);
   }
-  if (rename(link.c_str(), path.c_str()) != 0) {
+  if (is_copy ? !Exchange(link, path) : rename(link.c_str(), path.c_str()) != 0) {
     const int error = errno;
     unlink(link.c_str());
     return Refused("rename a link to", path, error);
@@ -170,14 +198,18 @@ absl::Status WriteTlsFolder(const std::string& path, const TlsFolder& folder,
                             const TlsFolderAccess& access) {
   const std::string at = WithoutSlash(path);
   RETURN_IF_ERROR(MakeFolders(fs::path(at).parent_path()));
-  ASSIGN_OR_RETURN(const std::string before, FolderBefore(at));
+  const bool is_copy = access.replace_copy && IsCopy(at);
+  std::string before;
+  if (!is_copy) {
+    ASSIGN_OR_RETURN(before, FolderBefore(at));
+  }
   ASSIGN_OR_RETURN(const std::string made, MakeFolderBeside(at));
   std::error_code ignored;
-  if (absl::Status status = FillAndLink(made, at, folder, access); !status.ok()) {
+  if (absl::Status status = FillAndLink(made, at, folder, access, is_copy); !status.ok()) {
     fs::remove_all(made, ignored);
     return status;
   }
-  RemoveOlder(at, {made, before});
+  RemoveOlder(at, {made, is_copy ? made + ".link" : before});
   return absl::OkStatus();
 }
 

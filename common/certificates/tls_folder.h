@@ -21,6 +21,9 @@ struct TlsFolder {
 // Who may read a folder beside its owner.
 struct TlsFolderAccess {
   std::optional<uint32_t> group;  // A group's id. The process must be root, or a member.
+  // A folder with nothing but the three files, as whoever copies them makes, is replaced too, where
+  // the system can exchange two names at once.
+  bool replace_copy = false;
 };
 
 // Puts a folder at `path` that its user alone can read, unless `access` says otherwise, with all

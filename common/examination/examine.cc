@@ -14,6 +14,7 @@
 #include "common/examination/machine_facts.h"
 #include "common/platform/addresses.h"
 #include "common/rpc/address.h"
+#include "common/rpc/live_tls.h"
 #include "common/status.h"
 
 namespace strata {
@@ -57,8 +58,10 @@ v1::MachineFacts Examine(const ExamineOptions& options) {
   *facts.mutable_disk() = LookAtDisk(options.data_dir);
   facts.mutable_disk()->set_cache_limit_bytes(options.cache_limit_bytes);
   facts.mutable_disk()->set_cache_bytes(options.cache_bytes);
-  *facts.mutable_certificate() = LookAtCertificate(options.tls_dir, HostIn(options.address),
-                                                   static_cast<int64_t>(std::time(nullptr)));
+  const auto now_s = static_cast<int64_t>(std::time(nullptr));
+  *facts.mutable_certificate() =
+      LookAtCertificate(TlsFolderInUse(options.tls_dir, options.data_dir + "/tls", now_s),
+                        HostIn(options.address), now_s);
   if (!options.processor.backend().empty()) {
     *facts.mutable_processor() = options.processor;
     for (std::string& gpu : GpuDrivers(options.root)) {

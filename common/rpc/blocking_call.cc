@@ -16,6 +16,7 @@ void BlockingCall::OnAccepted(bool ok) {
     return;
   }
   (void)Begin();  // For gone_.
+  served_.Accepted();
   AwaitNext();
   const absl::Status taken = runner_(grpc_, RequestBytes(), [this] {
     if (IsCancelled()) {

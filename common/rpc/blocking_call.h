@@ -118,6 +118,7 @@ class BlockingCall : public IoCall, public CallContext {
   void OnEnd() final { delete this; }
 
   const CallRunner runner_;
+  ServedContext served_{loop(), &grpc_};
   std::atomic<bool> finishes_ = false;  // Whoever sets it.
   Op accepted_{this, [this](bool ok) { OnAccepted(ok); }};
   // The client went away, or has its answer.

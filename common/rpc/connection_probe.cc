@@ -161,7 +161,8 @@ absl::Status ProbePlain(Connection* connection) {
 absl::Status NotAccepted(const TlsFiles& files, const std::string& said) {
   const std::string hint =
       files.own_chain.ok()
-          ? "see its log: its ca.pem is of another CA than ours, or its clock is wrong"
+          ? "see its log: its ca.pem is of another CA than ours, its clock is wrong, or our "
+            "certificate was revoked"
           : Describe(files.own_chain);
   return Error(kUnavailable, "TLS_NOT_ACCEPTED",
                "it does not accept the certificate in " + files.dir + "/cert.pem" + said)

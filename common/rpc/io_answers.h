@@ -196,6 +196,7 @@ class IoAnswers : public IoCall {
       return;
     }
     (void)Begin();  // For gone_.
+    served_.Accepted();
     OnAccepted();
   }
 
@@ -231,6 +232,7 @@ class IoAnswers : public IoCall {
 
   const ReaderLimits limits_;
   grpc::ServerContext context_;
+  ServedContext served_{loop(), &context_};
   Request request_;
   Writer writer_{&context_};
   Mutex mutex_;

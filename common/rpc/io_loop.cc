@@ -1,6 +1,7 @@
 #include "common/rpc/io_loop.h"
 
 #include <grpcpp/completion_queue.h>
+#include <grpcpp/server_context.h>
 
 #include <utility>
 
@@ -54,6 +55,32 @@ void IoLoop::Count(int calls, int served) {
   if (calls_ == 0 || served_ == 0) {
     changed_.NotifyAll();
   }
+}
+
+size_t IoLoop::CancelServed(const std::function<bool(const grpc::ServerContext&)>& whom) {
+  MutexLock lock(&contexts_mutex_);
+  size_t cancelled = 0;
+  for (grpc::ServerContext* context : contexts_) {
+    if (whom(*context)) {
+      context->TryCancel();
+      ++cancelled;
+    }
+  }
+  return cancelled;
+}
+
+ServedContext::~ServedContext() {
+  if (listed_) {
+    MutexLock lock(&loop_->contexts_mutex_);
+    loop_->contexts_.erase(context_);
+  }
+}
+
+void ServedContext::Accepted() {
+  (void)context_->auth_context();  // Which makes it, once: from here on it is only read.
+  MutexLock lock(&loop_->contexts_mutex_);
+  loop_->contexts_.insert(context_);
+  listed_ = true;
 }
 
 IoCall::IoCall(IoLoop* loop, Side side) : loop_(loop), side_(side) {

@@ -4,8 +4,10 @@
 #define STRATA_COMMON_RPC_IO_LOOP_H_
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "common/mutex.h"
@@ -13,6 +15,7 @@
 namespace grpc {
 class CompletionQueue;
 class ServerCompletionQueue;
+class ServerContext;
 }  // namespace grpc
 
 namespace strata {
@@ -41,6 +44,10 @@ class IoLoop {
   // Whether this is the loop's thread, which must not wait for what runs on it.
   bool OnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
+  // Cancels those of the open calls of a server's end (ServedContext) of which `whom` says so, and
+  // says how many. `whom` must not wait, nor call the loop.
+  size_t CancelServed(const std::function<bool(const grpc::ServerContext&)>& whom);
+
   // Waits until no IoCall of a server's end is left. Not from the loop's thread.
   void AwaitServed();
   // Waits until no IoCall is left, then ends the thread. Not from the loop's thread.
@@ -48,6 +55,7 @@ class IoLoop {
 
  private:
   friend class IoCall;
+  friend class ServedContext;
 
   void Run();
   // `calls`: how many more, of which `served` are of the server's end.
@@ -60,7 +68,24 @@ class IoLoop {
   int calls_ STRATA_GUARDED_BY(mutex_) = 0;
   int served_ STRATA_GUARDED_BY(mutex_) = 0;
   bool stopped_ STRATA_GUARDED_BY(mutex_) = false;
+  Mutex contexts_mutex_;
+  std::set<grpc::ServerContext*> contexts_ STRATA_GUARDED_BY(contexts_mutex_);
   std::thread thread_;  // Last: it uses the others.
+};
+
+// Lists a call with its loop, from when it was accepted until this goes away, before the context.
+class ServedContext {
+ public:
+  ServedContext(IoLoop* loop, grpc::ServerContext* context) : loop_(loop), context_(context) {}
+  ~ServedContext();
+  ServedContext(const ServedContext&) = delete;
+  ServedContext& operator=(const ServedContext&) = delete;
+  void Accepted();
+
+ private:
+  IoLoop* const loop_;
+  grpc::ServerContext* const context_;
+  bool listed_ = false;
 };
 
 // A call on a loop, at either end. gRPC owns it while operations are under way, since their tags

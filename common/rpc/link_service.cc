@@ -183,6 +183,7 @@ class LinkService::Impl {
         return;
       }
       new Stream(service_, loop());
+      served_.Accepted();
       link_ = std::make_shared<Inbound>(&context_, [this](const absl::Status& why) {
         stream_.Finish(ToGrpc(why), finished_.tag());  // The read comes back all the same.
       });
@@ -285,6 +286,7 @@ class LinkService::Impl {
 
     Impl* const service_;
     grpc::ServerContext context_;
+    ServedContext served_{loop(), &context_};
     grpc::ServerAsyncReaderWriter<v1::LinkReply, v1::LinkPart> stream_{&context_};
     std::shared_ptr<Inbound> link_;  // Once accepted.
     FrameAssembler assembler_;

@@ -120,8 +120,7 @@ absl::Status Verdict(int code, X509* cert, const std::string& whose,
                        Issuer(cert) + ", ca.pem is " + authorities + ")")
           .Hint(
               "one CA makes the certificates of all machines (docs/OPERATIONS.md, TLS), and each "
-              "has its "
-              "ca.pem");
+              "has its ca.pem; where the authority has changed, join or log in anew");
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
       return Error(kCode, "TLS_WRONG_NAME",

@@ -3,11 +3,7 @@
 #include <grpcpp/security/auth_context.h>
 #include <grpcpp/server_context.h>
 
-#include <optional>
-#include <string_view>
-
 #include "absl/strings/str_replace.h"
-#include "common/certificates/authority.h"
 #include "common/printable.h"
 #include "common/status.h"
 
@@ -16,20 +12,6 @@ namespace {
 
 constexpr char kCertificateProperty[] = "x509_pem_cert";  // GRPC_X509_PEM_CERT_PROPERTY_NAME.
 constexpr char kNameProperty[] = "x509_common_name";      // GRPC_X509_CN_PROPERTY_NAME.
-
-std::optional<CertificateHolder> HolderOfPeer(const grpc::ServerContext& context) {
-  const auto peer = context.auth_context();
-  if (peer == nullptr) {
-    return std::nullopt;
-  }
-  for (const grpc::string_ref& cert : peer->FindPropertyValues(kCertificateProperty)) {
-    auto holder = HolderOf(std::string_view(cert.data(), cert.size()));
-    if (holder.ok()) {
-      return *std::move(holder);
-    }
-  }
-  return std::nullopt;
-}
 
 bool May(CertificateRole role, CallFor whom) {
   switch (role) {
@@ -59,8 +41,27 @@ const char* Wanted(CallFor whom) {
 
 }  // namespace
 
+std::string PeerCertificate(const grpc::AuthContext& peer) {
+  for (const grpc::string_ref& cert : peer.FindPropertyValues(kCertificateProperty)) {
+    return {cert.data(), cert.size()};
+  }
+  return "";
+}
+
+std::string PeerCertificate(const grpc::ServerContext& context) {
+  const auto peer = context.auth_context();
+  return peer == nullptr ? "" : PeerCertificate(*peer);
+}
+
+std::optional<CertificateHolder> PeerCertificateHolder(const grpc::ServerContext& context) {
+  const std::string cert = PeerCertificate(context);
+  auto holder = cert.empty() ? std::nullopt : std::optional(HolderOf(cert));
+  return holder.has_value() && holder->ok() ? std::optional(**std::move(holder)) : std::nullopt;
+}
+
 std::string PeerHolder(const grpc::ServerContext& context) {
-  if (const std::optional<CertificateHolder> holder = HolderOfPeer(context); holder.has_value()) {
+  if (const std::optional<CertificateHolder> holder = PeerCertificateHolder(context);
+      holder.has_value()) {
     return std::string(CertificateRoleName(holder->role)) + " " + Printable(holder->name, 64);
   }
   const auto peer = context.auth_context();
@@ -84,7 +85,7 @@ std::string PeerAddress(const grpc::ServerContext& context) {
 }
 
 absl::Status CheckPeerRole(const grpc::ServerContext& context, CallFor whom) {
-  const std::optional<CertificateHolder> holder = HolderOfPeer(context);
+  const std::optional<CertificateHolder> holder = PeerCertificateHolder(context);
   if (!holder.has_value() || May(holder->role, whom)) {
     return absl::OkStatus();
   }
@@ -96,7 +97,7 @@ absl::Status CheckPeerRole(const grpc::ServerContext& context, CallFor whom) {
 }
 
 absl::Status CheckPeerIsNode(const grpc::ServerContext& context, const std::string& node) {
-  const std::optional<CertificateHolder> holder = HolderOfPeer(context);
+  const std::optional<CertificateHolder> holder = PeerCertificateHolder(context);
   if (!holder.has_value() || holder->role != CertificateRole::kWorker || holder->name == node) {
     return absl::OkStatus();
   }

@@ -2,13 +2,16 @@
 #ifndef STRATA_COMMON_RPC_PEER_ROLE_H_
 #define STRATA_COMMON_RPC_PEER_ROLE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/certificates/authority.h"
 
 namespace grpc {
+class AuthContext;
 class ServerContext;
-}
+}  // namespace grpc
 
 namespace strata {
 
@@ -19,6 +22,12 @@ enum class CallFor {
   kUsers,      // Clients and operators: requests.
   kOperators,  // All that administrates.
 };
+
+// The certificate (PEM) that a connection was opened with; "" in plain text.
+std::string PeerCertificate(const grpc::AuthContext& peer);
+std::string PeerCertificate(const grpc::ServerContext& context);
+// Whom it names; nobody where it names no role.
+std::optional<CertificateHolder> PeerCertificateHolder(const grpc::ServerContext& context);
 
 // PERMISSION_DENIED (ROLE_MAY_NOT) where the caller's certificate names another role. OK in plain
 // text, and for a certificate that names none: that of an authority of one's own, which `strata

@@ -152,6 +152,10 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& dir, int64_t now_s) {
             "TLS)");
   }
   RETURN_IF_ERROR(CheckTimes(certs.front().get(), dir + "/cert.pem", now_s));
+  if (auto holder = HolderOf(files.cert); holder.ok()) {
+    files.holder = *std::move(holder);
+  }
+  ASSIGN_OR_RETURN(files.term, TermOf(files.cert));
   // Old authorities may lie beside new ones: only if all have ended is something wrong.
   absl::Status authority_status;
   files.ends_first = openssl::Times(certs.front().get());

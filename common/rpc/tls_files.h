@@ -3,11 +3,13 @@
 #define STRATA_COMMON_RPC_TLS_FILES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/certificates/authority.h"
 
 namespace strata {
 
@@ -21,6 +23,10 @@ struct CertificateTimes {
 struct TlsFiles {
   std::string dir;
   std::string ca, cert, key;  // PEM.
+  // Whom cert.pem names, and its own times; nobody where it names no role, as one that `strata
+  // cluster` did not make.
+  std::optional<CertificateHolder> holder;
+  CertificateTerm term;
   // The one that ends first of cert.pem's and of the authorities' that it hangs on.
   CertificateTimes ends_first;
   std::string ends_first_file;  // "cert.pem" or "ca.pem".

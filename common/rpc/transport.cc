@@ -2,6 +2,7 @@
 
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -22,6 +23,8 @@
 #include "common/rpc/connection_probe.h"
 #include "common/rpc/health_service.h"
 #include "common/rpc/io_loop.h"
+#include "common/rpc/peer_role.h"
+#include "common/rpc/status.h"
 #include "common/status.h"
 
 namespace strata {
@@ -48,35 +51,13 @@ constexpr struct {
 constexpr std::chrono::minutes kSayAgain{1};
 constexpr size_t kMaxSaid = 256;
 
-// Decides on clients' certificates in gRPC's place, which refuses them as this does and does not
-// say why. The handshake has shown that the client has the key.
-class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
+// Tells of refused clients, the same sentence at most once a minute. Any thread.
+class RefusalTeller {
  public:
-  ClientVerifier(std::shared_ptr<const TlsFiles> files,
-                 std::function<void(const absl::Status&)> on_refused)
-      : files_(std::move(files)), on_refused_(std::move(on_refused)) {}
+  explicit RefusalTeller(std::function<void(const absl::Status&)> on_refused)
+      : on_refused_(std::move(on_refused)) {}
 
-  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
-              std::function<void(grpc::Status)> /*callback*/, grpc::Status* sync_status) override {
-    const auto view = [](grpc::string_ref text) {
-      return std::string_view(text.data(), text.size());
-    };
-    const absl::Status verdict =
-        CheckPeerCertificate(files_->ca, view(request->peer_cert()),
-                             view(request->peer_cert_full_chain()), "a client's certificate");
-    *sync_status = verdict.ok()
-                       ? grpc::Status::OK
-                       : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, Describe(verdict));
-    if (!verdict.ok()) {
-      Say(verdict);
-    }
-    return true;  // At once.
-  }
-
-  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest* /*request*/) override {}
-
- private:
-  void Say(const absl::Status& why) {
+  void Tell(const absl::Status& why) {
     const auto now = std::chrono::steady_clock::now();
     {
       MutexLock lock(&mutex_);
@@ -94,24 +75,120 @@ class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
     }
   }
 
-  const std::shared_ptr<const TlsFiles> files_;
+ private:
   const std::function<void(const absl::Status&)> on_refused_;
   Mutex mutex_;
   std::map<std::string, std::chrono::steady_clock::time_point> said_ STRATA_GUARDED_BY(mutex_);
 };
 
+// Decides on clients' certificates in gRPC's place, which refuses them as this does and does not
+// say why. The handshake has shown that the client has the key.
+class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  ClientVerifier(std::shared_ptr<const LiveTls> live, std::shared_ptr<RefusalTeller> teller)
+      : live_(std::move(live)), teller_(std::move(teller)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> /*callback*/, grpc::Status* sync_status) override {
+    const auto view = [](grpc::string_ref text) {
+      return std::string_view(text.data(), text.size());
+    };
+    const absl::Status verdict =
+        live_->CheckPeer(view(request->peer_cert()), view(request->peer_cert_full_chain()),
+                         "a client's certificate");
+    *sync_status = verdict.ok()
+                       ? grpc::Status::OK
+                       : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, Describe(verdict));
+    if (!verdict.ok()) {
+      teller_->Tell(verdict);
+    }
+    return true;  // At once.
+  }
+
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest* /*request*/) override {}
+
+ private:
+  const std::shared_ptr<const LiveTls> live_;
+  const std::shared_ptr<RefusalTeller> teller_;
+};
+
+// Refuses each call of a connection whose certificate has lapsed or was revoked since it was
+// opened.
+class CallGate : public grpc::AuthMetadataProcessor {
+ public:
+  CallGate(std::shared_ptr<const LiveTls> live, std::shared_ptr<RefusalTeller> teller)
+      : live_(std::move(live)), teller_(std::move(teller)) {}
+
+  bool IsBlocking() const override { return false; }
+
+  grpc::Status Process(const InputMetadata& /*metadata*/, grpc::AuthContext* peer,
+                       OutputMetadata* /*consumed*/, OutputMetadata* /*answer*/) override {
+    const std::string cert = PeerCertificate(*peer);
+    const absl::Status good =
+        cert.empty() ? absl::OkStatus() : live_->CheckStillGood(cert, std::time(nullptr));
+    if (good.ok()) {
+      return grpc::Status::OK;
+    }
+    teller_->Tell(good);
+    return {static_cast<grpc::StatusCode>(good.code()), Describe(good)};
+  }
+
+ private:
+  const std::shared_ptr<const LiveTls> live_;
+  const std::shared_ptr<RefusalTeller> teller_;
+};
+
+using Provider = grpc::experimental::CertificateProviderInterface;
+
+// How often gRPC looks at files in memory.
+constexpr unsigned kRefreshS = 1;
+
+std::shared_ptr<Provider> MakeProvider(const LiveTls& live) {
+  namespace tls = grpc::experimental;
+  if (live.pair_file() != nullptr) {
+    return std::make_shared<tls::FileWatcherCertificateProvider>(
+        live.pair_file()->path(), live.pair_file()->path(), live.ca_file()->path(), kRefreshS);
+  }
+  const auto files = live.files();
+  return std::make_shared<tls::StaticDataCertificateProvider>(
+      files->ca, std::vector<tls::IdentityKeyCertPair>{{files->key, files->cert}});
+}
+
+// What a port for joining shows: the authority behind the certificate.
+std::shared_ptr<Provider> MakeShownProvider(const LiveTls& live) {
+  namespace tls = grpc::experimental;
+  if (live.shown_file() != nullptr) {
+    return std::make_shared<tls::FileWatcherCertificateProvider>(
+        live.shown_file()->path(), live.shown_file()->path(), kRefreshS);
+  }
+  const auto files = live.files();
+  return std::make_shared<tls::StaticDataCertificateProvider>(
+      std::vector<tls::IdentityKeyCertPair>{{files->key, files->cert + "\n" + files->ca}});
+}
+
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
-    const std::shared_ptr<const TlsFiles>& files,
+    const std::shared_ptr<Provider>& provider, const std::shared_ptr<const LiveTls>& live,
     const std::function<void(const absl::Status&)>& on_refused) {
   namespace tls = grpc::experimental;
-  tls::TlsServerCredentialsOptions options(std::make_shared<tls::StaticDataCertificateProvider>(
-      files->ca, std::vector<tls::IdentityKeyCertPair>{{files->key, files->cert}}));
+  const auto teller = std::make_shared<RefusalTeller>(on_refused);
+  tls::TlsServerCredentialsOptions options(provider);
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
   options.set_certificate_verifier(
-      tls::ExternalCertificateVerifier::Create<ClientVerifier>(files, on_refused));
-  return tls::TlsServerCredentials(options);
+      tls::ExternalCertificateVerifier::Create<ClientVerifier>(live, teller));
+  auto credentials = tls::TlsServerCredentials(options);
+  credentials->SetAuthMetadataProcessor(std::make_shared<CallGate>(live, teller));
+  return credentials;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> MakeFollowingCredentials(
+    const std::shared_ptr<Provider>& provider) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(provider);
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
 }
 
 }  // namespace
@@ -128,14 +205,33 @@ absl::StatusOr<Transport> Transport::Make(const TransportSecurity& security) {
     transport.server_ = grpc::InsecureServerCredentials();
     return transport;
   }
-  ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(security.tls_dir, std::time(nullptr)));
-  transport.tls_ = std::make_shared<const TlsFiles>(std::move(files));
-  grpc::SslCredentialsOptions client;
-  client.pem_root_certs = transport.tls_->ca;
-  client.pem_cert_chain = transport.tls_->cert;
-  client.pem_private_key = transport.tls_->key;
-  transport.client_ = grpc::SslCredentials(client);
-  transport.server_ = MakeServerCredentials(transport.tls_, security.on_refused_client);
+  LiveTlsOptions tls = security.tls;
+  tls.dir = security.tls_dir;
+  ASSIGN_OR_RETURN(transport.live_, LiveTls::Open(std::move(tls), std::time(nullptr)));
+  bool follows = security.follow_files;
+  if (follows) {
+    const absl::Status followed = transport.live_->Follow();
+    if (!followed.ok() && !absl::IsUnimplemented(followed)) {
+      return followed;
+    }
+    follows = followed.ok();
+    if (!follows && security.tls.on_refused) {
+      security.tls.on_refused(followed);
+    }
+  }
+  transport.provider_ = MakeProvider(*transport.live_);
+  if (follows) {
+    transport.client_ = MakeFollowingCredentials(transport.provider_);
+  } else {
+    const auto files = transport.live_->files();
+    grpc::SslCredentialsOptions client;
+    client.pem_root_certs = files->ca;
+    client.pem_cert_chain = files->cert;
+    client.pem_private_key = files->key;
+    transport.client_ = grpc::SslCredentials(client);
+  }
+  transport.server_ =
+      MakeServerCredentials(transport.provider_, transport.live_, security.on_refused_client);
   return transport;
 }
 
@@ -175,15 +271,17 @@ absl::Status Transport::CheckAddress(const std::string& address, const std::stri
 }
 
 absl::StatusOr<Transport> Transport::ForJoining() const {
-  if (tls_ == nullptr) {
+  if (live_ == nullptr) {
     return Error(absl::StatusCode::kInvalidArgument, "TLS_WANTED",
                  "nobody can get a certificate from a coordinator that has none")
         .Hint("give --tls-dir; `strata cluster init` makes what it needs");
   }
-  grpc::SslServerCredentialsOptions options(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
-  options.pem_key_cert_pairs.push_back({tls_->key, tls_->cert + "\n" + tls_->ca});
   Transport transport = *this;
-  transport.server_ = grpc::SslServerCredentials(options);
+  transport.provider_ = MakeShownProvider(*live_);
+  grpc::experimental::TlsServerCredentialsOptions options(transport.provider_);
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  transport.server_ = grpc::experimental::TlsServerCredentials(options);
   return transport;
 }
 
@@ -197,18 +295,20 @@ Transport Transport::TrustingOnly(const std::string& ca) {
 }
 
 absl::Status Transport::CheckServes(const std::string& host) const {
-  if (tls_ == nullptr) {
+  if (live_ == nullptr) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(tls_->own_chain);
+  const auto files = live_->files();
+  RETURN_IF_ERROR(files->own_chain);
   if (host.empty()) {
     return absl::OkStatus();
   }
-  return CheckCertificateName(tls_->cert, host, "the certificate in " + tls_->dir + "/cert.pem");
+  live_->KeepHost(host);
+  return CheckCertificateName(files->cert, host, "the certificate in " + files->dir + "/cert.pem");
 }
 
 absl::Status Transport::Probe(const std::string& address, std::chrono::milliseconds timeout) const {
-  return ProbeConnection(address, tls_.get(), timeout);
+  return ProbeConnection(address, tls().get(), timeout);
 }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
@@ -224,6 +324,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   builder.SetMaxSendMessageSize(kMaxControlBytes);  // Who reads may take less.
   for (const auto& argument : kConnectionArguments) {
     builder.AddChannelArgument(argument.name, argument.value);
+  }
+  if (transport.live() != nullptr) {
+    server->live_ = transport.live();
+    builder.AddChannelArgument(
+        GRPC_ARG_MAX_CONNECTION_AGE_MS,
+        static_cast<int>(
+            std::chrono::ceil<std::chrono::milliseconds>(transport.max_connection_age()).count()));
   }
   // Without this two processes could share a port, each with half of the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -262,6 +369,13 @@ RpcServer::~RpcServer() {
 }
 
 void RpcServer::SetServing(bool serving) { health_->SetServing(serving); }
+
+size_t RpcServer::EndRevokedCalls() {
+  return live_ == nullptr ? 0 : loop_->CancelServed([this](const grpc::ServerContext& context) {
+    const std::string cert = PeerCertificate(context);
+    return !cert.empty() && !live_->CheckNotRevoked(cert).ok();
+  });
+}
 
 void RpcServer::Shutdown(std::chrono::milliseconds grace) {
   if (server_ != nullptr) {

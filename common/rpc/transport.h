@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/rpc/live_tls.h"
 #include "common/rpc/tls_files.h"
 
 namespace grpc {
@@ -18,6 +19,9 @@ class ChannelCredentials;
 class Server;
 class ServerCredentials;
 class Service;
+namespace experimental {
+class CertificateProviderInterface;
+}  // namespace experimental
 }  // namespace grpc
 
 namespace strata {
@@ -32,6 +36,13 @@ struct TransportSecurity {
   // With TLS: told why a client's certificate was refused, whose it is, and what to do; the same
   // sentence at most once a minute. On gRPC's threads; must not wait. Empty: nobody is told.
   std::function<void(const absl::Status& why)> on_refused_client{};
+  // With TLS: the files are taken anew while the process runs (LiveTls), for connections from then
+  // on; else they are read once. `tls` has what LiveTls wants besides.
+  bool follow_files = false;
+  LiveTlsOptions tls{};
+  // With TLS: a server has a connection handed over to a new one after so long, give or take a
+  // tenth. What is open goes on; from its next call on a client shows the certificate of then.
+  std::chrono::nanoseconds max_connection_age = std::chrono::hours(1);
 };
 
 // Largest message on any RPC, but for what a coordinator tells a worker: that names every tensor of
@@ -67,21 +78,28 @@ class Transport {
 
   // Whether others can trust what serves with these files (TLS_WRONG_CA), and reach it by `host`, a
   // name or an address (TLS_WRONG_NAME); "": any. For whoever starts a server, before others are
-  // told to dial it. OK in plain text.
+  // told to dial it; files that lack that host are not taken later. OK in plain text.
   absl::Status CheckServes(const std::string& host) const;
 
   // Why no connection to `address` comes about (connection_probe.h). OK: one does.
   absl::Status Probe(const std::string& address, std::chrono::milliseconds timeout) const;
 
+  // The files in use now. Null in plain text.
+  std::shared_ptr<const TlsFiles> tls() const {
+    return live_ == nullptr ? nullptr : live_->files();
+  }
   // Null in plain text.
-  const TlsFiles* tls() const { return tls_.get(); }
+  const std::shared_ptr<LiveTls>& live() const { return live_; }
+  std::chrono::nanoseconds max_connection_age() const { return security_.max_connection_age; }
 
   bool secure() const { return !security_.tls_dir.empty(); }
   const std::shared_ptr<grpc::ServerCredentials>& server_credentials() const { return server_; }
 
  private:
   TransportSecurity security_;
-  std::shared_ptr<const TlsFiles> tls_;
+  // What new files reach, for credentials that follow them; else null.
+  std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider_;
+  std::shared_ptr<LiveTls> live_;
   std::shared_ptr<grpc::ChannelCredentials> client_;
   std::shared_ptr<grpc::ServerCredentials> server_;
 };
@@ -119,6 +137,10 @@ class RpcServer {
   const std::string& address() const { return address_; }
   int port() const { return port_; }
 
+  // Ends the open calls of those whose certificate has been revoked (LiveTls::SetRevocations), and
+  // says how many.
+  size_t EndRevokedCalls();
+
   // For clients of the same process, so that it needs no thread more.
   IoLoop* loop() { return loop_.get(); }
 
@@ -132,6 +154,7 @@ class RpcServer {
  private:
   RpcServer();
   const std::unique_ptr<HealthService> health_;
+  std::shared_ptr<LiveTls> live_;  // Null in plain text.
   std::unique_ptr<IoLoop> loop_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;

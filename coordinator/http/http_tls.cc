@@ -80,7 +80,12 @@ Owned<SSL_CTX> NewContext() {
 
 absl::StatusOr<std::shared_ptr<HttpTls>> HttpTls::Open(const std::string& dir,
                                                        const std::string& flag) {
-  std::shared_ptr<HttpTls> tls(new HttpTls(dir, flag));
+  return Open([dir] { return dir; }, flag);
+}
+
+absl::StatusOr<std::shared_ptr<HttpTls>> HttpTls::Open(std::function<std::string()> dir,
+                                                       const std::string& flag) {
+  std::shared_ptr<HttpTls> tls(new HttpTls(std::move(dir), flag));
   ASSIGN_OR_RETURN(Made made, tls->Read(&tls->taken_));
   MutexLock lock(&tls->mutex_);
   tls->made_ = std::move(made);
@@ -144,7 +149,7 @@ absl::StatusOr<std::string> HttpTls::ReadFile(const std::string& path) const {
 }
 
 absl::StatusOr<HttpTls::Made> HttpTls::Read(std::string* seen) const {
-  const std::string key_path = dir_ + "/key.pem";
+  const std::string key_path = dir_() + "/key.pem";
   const absl::StatusOr<std::string> cert_pem = ReadFile(cert_path());
   const absl::StatusOr<std::string> key_pem = ReadFile(key_path);
   *seen = Sha256Hex((cert_pem.ok() ? *cert_pem : Describe(cert_pem.status())) + '\0' +

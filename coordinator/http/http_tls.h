@@ -26,6 +26,9 @@ class HttpTls {
   // TLS_NOT_YET_VALID, TLS_REFUSED (a key that is too short).
   static absl::StatusOr<std::shared_ptr<HttpTls>> Open(const std::string& dir,
                                                        const std::string& flag);
+  // Of the folder that `dir` names at the time, which any thread may call, each time they are read.
+  static absl::StatusOr<std::shared_ptr<HttpTls>> Open(std::function<std::string()> dir,
+                                                       const std::string& flag);
   ~HttpTls();
   HttpTls(const HttpTls&) = delete;
   HttpTls& operator=(const HttpTls&) = delete;
@@ -45,8 +48,8 @@ class HttpTls {
   // When the certificate in use ends, in seconds since 1970; "DIR/cert.pem".
   int64_t not_after_s() const STRATA_EXCLUDES(mutex_);
   int64_t not_before_s() const STRATA_EXCLUDES(mutex_);
-  std::string cert_path() const { return dir_ + "/cert.pem"; }
-  const std::string& dir() const { return dir_; }
+  std::string cert_path() const { return dir_() + "/cert.pem"; }
+  std::string dir() const { return dir_(); }
 
  private:
   // What was made of two files.
@@ -56,7 +59,8 @@ class HttpTls {
     int64_t not_after_s = 0;
   };
 
-  HttpTls(std::string dir, std::string flag) : dir_(std::move(dir)), flag_(std::move(flag)) {}
+  HttpTls(std::function<std::string()> dir, std::string flag)
+      : dir_(std::move(dir)), flag_(std::move(flag)) {}
 
   // `seen`: what tells these files from others, whether they are of use or not.
   absl::StatusOr<Made> Read(std::string* seen) const;
@@ -64,7 +68,7 @@ class HttpTls {
   void Work(std::chrono::nanoseconds every,
             const std::function<void(const absl::Status& reloaded)>& told) STRATA_EXCLUDES(mutex_);
 
-  const std::string dir_;
+  const std::function<std::string()> dir_;
   const std::string flag_;
   std::string taken_;    // Of Reload's thread: the files in use,
   std::string refused_;  // those that cannot be used,

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "common/certificates/renewal.h"
 #include "common/names.h"
+#include "common/printable.h"
 #include "common/status.h"
 
 namespace strata {
@@ -14,8 +16,6 @@ namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr int64_t kDayS = 24 * 3600;
-// Clocks of those who join may be behind.
-constexpr int64_t kBackdatedS = 3600;
 constexpr size_t kMaxKeys = 100'000;
 constexpr char kWorkerKeys[] = "worker-key";  // The kind of their records.
 
@@ -47,6 +47,18 @@ v1::CertificateRole RoleOf(CertificateRole role) {
   return v1::CERTIFICATE_ROLE_UNSPECIFIED;
 }
 
+// The cluster of an authority that can sign.
+absl::StatusOr<std::string> CheckedCluster(const AuthoritySet& authority) {
+  ASSIGN_OR_RETURN(std::string cluster, ClusterOf(authority.signer.cert));
+  ASSIGN_OR_RETURN(const std::string key, MakePrivateKey());
+  ASSIGN_OR_RETURN(const std::string request, MakeCertificateRequest(key));
+  RETURN_IF_ERROR(IssueCertificate(authority.signer, request,
+                                   {CertificateRole::kClient, cluster, "trial"}, {},
+                                   {.not_before_s = 0, .not_after_s = 1})
+                      .status());
+  return cluster;
+}
+
 absl::Status CheckHosts(CertificateRole role, const v1::JoinRequest& request) {
   const bool dialled = role == CertificateRole::kWorker;
   if (dialled && request.hosts().empty()) {
@@ -63,15 +75,9 @@ absl::Status CheckHosts(CertificateRole role, const v1::JoinRequest& request) {
 }  // namespace
 
 absl::StatusOr<Joining> Joining::Make(JoiningOptions options) {
-  ASSIGN_OR_RETURN(std::string cluster, ClusterOf(options.authority.cert));
-  ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(options.authority.cert));
-  // Whether it can sign.
-  ASSIGN_OR_RETURN(const std::string key, MakePrivateKey());
-  ASSIGN_OR_RETURN(const std::string request, MakeCertificateRequest(key));
-  RETURN_IF_ERROR(IssueCertificate(options.authority, request,
-                                   {CertificateRole::kClient, cluster, "trial"}, {},
-                                   {.not_before_s = 0, .not_after_s = 1})
-                      .status());
+  ASSIGN_OR_RETURN(std::string cluster, CheckedCluster(options.authority));
+  ASSIGN_OR_RETURN(const std::string fingerprint,
+                   CertificateFingerprint(options.authority.signer.cert));
   Joining joining(std::move(options), std::move(cluster), absl::HexStringToBytes(fingerprint));
   RETURN_IF_ERROR(joining.Load());
   return joining;
@@ -94,6 +100,17 @@ absl::Status Joining::Load() {
   }
   return absl::OkStatus();
 }
+
+absl::Status Joining::SetAuthority(AuthoritySet authority) {
+  ASSIGN_OR_RETURN(std::string cluster, CheckedCluster(authority));
+  ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(authority.signer.cert));
+  cluster_ = std::move(cluster);
+  fingerprint_ = absl::HexStringToBytes(fingerprint);
+  options_.authority = std::move(authority);
+  return absl::OkStatus();
+}
+
+std::string Joining::signer_sha256() const { return absl::BytesToHexString(fingerprint_); }
 
 absl::StatusOr<v1::JoinToken> Joining::CreateToken(const v1::CreateTokenRequest& request,
                                                    const std::string& secret, int64_t now_s) {
@@ -139,14 +156,14 @@ absl::StatusOr<v1::JoinResponse> Joining::Join(
             request.name() + "`");
   }
   v1::JoinResponse response;
+  const CertificateHolder holder = {role, cluster_, request.name()};
   ASSIGN_OR_RETURN(
       *response.mutable_certificate(),
-      IssueCertificate(options_.authority, request.certificate_request(),
-                       {role, cluster_, request.name()},
+      IssueCertificate(options_.authority.signer, request.certificate_request(), holder,
                        std::vector<std::string>(request.hosts().begin(), request.hosts().end()),
-                       {.not_before_s = now_s - kBackdatedS,
-                        .not_after_s = now_s + options_.certificate_days * kDayS}));
-  response.set_authority(options_.authority.cert);
+                       TermOfIssue(revocations_.NextIssueS(holder, now_s),
+                                   options_.certificate_days * kDayS + kBackdatedS)));
+  response.set_authority(options_.authority.Trusted());
   response.set_cluster(cluster_);
   const StoredRecord of_worker = {kWorkerKeys, request.name(), key};
   RETURN_IF_ERROR(tokens_.Use(request.secret(), now_s, worker ? &of_worker : nullptr));
@@ -171,6 +188,28 @@ void Joining::ForgetOneOf(const std::function<bool(const std::string&)>& is_memb
     options_.store->ChangeRecords({{kWorkerKeys, left->first}}).IgnoreError();
   }
   keys_.erase(left);
+}
+
+absl::StatusOr<v1::RenewCertificateResponse> Joining::Renew(const std::string& cert,
+                                                            const std::string& certificate_request,
+                                                            int64_t now_s) const {
+  const auto holder = HolderOf(cert);
+  if (!holder.ok() || holder->cluster != cluster_) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NOT_RENEWABLE",
+                 "a certificate that names no role of the cluster " +
+                     Printable(cluster_, kMaxCertificateNameBytes) + " cannot be renewed here")
+        .Hint("make a new one where it was made (docs/OPERATIONS.md, TLS)");
+  }
+  ASSIGN_OR_RETURN(const CertificateTerm term, TermOf(cert));
+  const int64_t total_s = std::min(term.not_after_s - term.not_before_s,
+                                   options_.certificate_days * kDayS + kBackdatedS);
+  v1::RenewCertificateResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_certificate(),
+                   IssueCertificate(options_.authority.signer, certificate_request, *holder,
+                                    CertificateHosts(cert),
+                                    TermOfIssue(revocations_.NextIssueS(*holder, now_s), total_s)));
+  response.set_authorities(options_.authority.Trusted());
+  return response;
 }
 
 }  // namespace strata

@@ -7,18 +7,22 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/certificates/authority.h"
+#include "common/certificates/authority_folder.h"
+#include "common/certificates/revocations.h"
 #include "coordinator/joining/token_book.h"
 #include "coordinator/store/admin_store.h"
+#include "strata/v1/certificates.pb.h"
 #include "strata/v1/joining.pb.h"
 
 namespace strata {
 
 struct JoiningOptions {
-  CertifiedKey authority;
+  AuthoritySet authority;
   size_t max_tokens = 1024;  // That can still be used.
   int64_t certificate_days = 365;
   // Has tokens and the digests of workers' keys after a restart, and outlives this. Null: nobody.
@@ -49,6 +53,23 @@ class Joining {
                                         const std::function<bool(const std::string&)>& is_member,
                                         int64_t now_s);
 
+  // A certificate for the holder of `cert` (PEM), which is good: of its role, name and hosts, and
+  // for as long, but for no longer than of those who join. FAILED_PRECONDITION (NOT_RENEWABLE) for
+  // one that names no role, or another cluster; INVALID_ARGUMENT (TLS_REQUEST_BAD).
+  absl::StatusOr<v1::RenewCertificateResponse> Renew(const std::string& cert,
+                                                     const std::string& certificate_request,
+                                                     int64_t now_s) const;
+
+  // Who signs from now on, and who else is trusted. Errors as Make; then all is as before.
+  absl::Status SetAuthority(AuthoritySet authority);
+  const AuthoritySet& authority() const { return options_.authority; }
+  // SHA-256 (hexadecimal) of the one that signs.
+  std::string signer_sha256() const;
+  const std::string& cluster() const { return cluster_; }
+
+  // What is issued from now on is not revoked by these.
+  void SetRevocations(Revocations revocations) { revocations_ = std::move(revocations); }
+
  private:
   Joining(JoiningOptions options, std::string cluster, std::string fingerprint);
 
@@ -60,6 +81,7 @@ class Joining {
   std::string cluster_;
   std::string fingerprint_;  // Of the authority: 32 bytes.
   TokenBook tokens_;
+  Revocations revocations_;
   std::map<std::string, std::string> keys_;  // Of workers, digests by name.
 };
 

@@ -74,6 +74,20 @@ absl::Status Client::Diagnose(const v1::DiagnoseRequest& request,
       [&](v1::DiagnoseProgress&& message) { progress(message); });
 }
 
+absl::StatusOr<v1::RevokeCertificatesResponse> Client::RevokeCertificates(
+    const v1::RevokeCertificatesRequest& request, const CallOptions& call) {
+  return impl_->Unary<v1::RevokeCertificatesResponse>(call, [&](auto* context, auto* response) {
+    return impl_->certificates().RevokeCertificates(context, request, response);
+  });
+}
+
+absl::StatusOr<v1::AuthorityState> Client::ChangeAuthority(
+    const v1::ChangeAuthorityRequest& request, const CallOptions& call) {
+  return impl_->Unary<v1::AuthorityState>(call, [&](auto* context, auto* response) {
+    return impl_->certificates().ChangeAuthority(context, request, response);
+  });
+}
+
 absl::StatusOr<v1::CreateKeyResponse> Client::CreateKey(const v1::CreateKeyRequest& request,
                                                         const CallOptions& call) {
   return STRATA_SDK_UNARY_(CreateKeyResponse, CreateKey);

@@ -65,12 +65,15 @@ Client::Impl::Impl(ClientOptions options, const Transport& transport, std::strin
       inference_(v1::InferenceService::NewStub(channel_)),
       tokens_(v1::TokenService::NewStub(channel_)),
       audit_(v1::AuditService::NewStub(channel_)),
-      doctor_(v1::DoctorService::NewStub(channel_)) {}
+      doctor_(v1::DoctorService::NewStub(channel_)),
+      certificates_(v1::CertificateService::NewStub(channel_)) {}
 
 absl::StatusOr<std::shared_ptr<Client::Impl>> Client::Impl::Make(const ClientOptions& options) {
   ASSIGN_OR_RETURN(const HostPort address, ParseDialled(options.coordinator));
   ASSIGN_OR_RETURN(const Transport transport,
-                   Transport::Make({.tls_dir = options.tls_dir, .insecure = false}));
+                   Transport::Make({.tls_dir = options.tls_dir,
+                                    .insecure = false,
+                                    .follow_files = options.follow_tls_files}));
   return std::shared_ptr<Impl>(new Impl(options, transport, address.ToString()));
 }
 

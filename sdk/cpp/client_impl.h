@@ -18,6 +18,7 @@
 #include "sdk/cpp/strata.h"
 #include "strata/v1/admin.grpc.pb.h"
 #include "strata/v1/audit.grpc.pb.h"
+#include "strata/v1/certificates.grpc.pb.h"
 #include "strata/v1/diagnosis.grpc.pb.h"
 #include "strata/v1/inference.grpc.pb.h"
 #include "strata/v1/joining.grpc.pb.h"
@@ -36,6 +37,7 @@ class Client::Impl {
   v1::TokenService::Stub& tokens() { return *tokens_; }
   v1::AuditService::Stub& audit() { return *audit_; }
   v1::DoctorService::Stub& doctor() { return *doctor_; }
+  v1::CertificateService::Stub& certificates() { return *certificates_; }
 
   // Waits until the channel is connected. UNAVAILABLE, COORDINATOR_UNREACHABLE when it was not for
   // `patience`, or at once when the address refuses connections and `patient` is false.
@@ -104,6 +106,7 @@ class Client::Impl {
   const std::unique_ptr<v1::TokenService::Stub> tokens_;
   const std::unique_ptr<v1::AuditService::Stub> audit_;
   const std::unique_ptr<v1::DoctorService::Stub> doctor_;
+  const std::unique_ptr<v1::CertificateService::Stub> certificates_;
 };
 
 // The end of a call that begins now, or none.

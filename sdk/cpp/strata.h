@@ -33,6 +33,8 @@
 
 namespace strata::v1 {
 class AddModelRequest;
+class AuthorityState;
+class ChangeAuthorityRequest;
 class CheckModelProgress;
 class CheckModelRequest;
 class CreateKeyRequest;
@@ -59,6 +61,8 @@ class Node;
 class Plan;
 class PullModelRequest;
 class RemoveNodeResponse;
+class RevokeCertificatesRequest;
+class RevokeCertificatesResponse;
 class RevokeKeyResponse;
 }  // namespace strata::v1
 
@@ -323,6 +327,9 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{1500};
   // How long a completion tries to go on after a lost connection; 0: not at all.
   std::chrono::milliseconds resume_timeout{30000};
+  // The files of tls_dir are taken anew when they change, for connections from then on. It takes
+  // two threads, and three descriptors that are never given back: for few clients of a process.
+  bool follow_tls_files = false;
 };
 
 // A connection to one coordinator, made at the first call and again when needed. Any thread.
@@ -406,6 +413,15 @@ class Client {
   // A token by which machines or people join. It is told only here.
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request,
                                                       const CallOptions& call = {});
+
+  // --- Certificates ---
+  // Those that somebody was issued until now are refused from here on, and what is open of them
+  // ends.
+  absl::StatusOr<v1::RevokeCertificatesResponse> RevokeCertificates(
+      const v1::RevokeCertificatesRequest& request, const CallOptions& call = {});
+  // Where a change of the cluster's authority stands, after the step that is asked for.
+  absl::StatusOr<v1::AuthorityState> ChangeAuthority(const v1::ChangeAuthorityRequest& request,
+                                                     const CallOptions& call = {});
 
   // --- API keys ---
   // The response holds the secret, which is told only here.

@@ -112,6 +112,20 @@ HINTS = {
 # Of those whose state no test can make: the command, what is said with it, and why; or that they
 # are no hints.
 ELSEWHERE = [
+    ("strata node token", "if it is to belong to the cluster again", "test_live_certificates.py: it joins anew"),
+    ("strata cluster token operator", "if they are to administrate again", "test_joining.py types it"),
+    ("strata cluster token client", "if they are to be let in again", "test_live_certificates.py makes one by hand"),
+    ("strata cluster token client", "Who gets a certificate of that name later is let in", "help"),
+    ("strata node token", "Who gets a certificate of that name later is let in", "help"),
+    ("strata node remove NODE", "revokes those of a worker too", "help"),
+    ("strata cluster authority status", "for the next step", "test_live_certificates.py types it"),
+    ("strata cluster authority rotate", "makes one", "test_live_certificates.py types it"),
+    ("strata cluster authority rotate", "one of a coordinator ends with its authority", "test_live_certificates.py types it"),
+    (f"strata node remove {WORD}", "start its worker, or", "test_live_certificates.py starts it"),
+    ("strata node token", "its certificate cannot be renewed", "test_joining.py types it"),
+    ("strata cluster init", "make them by", "certificates of openssl's, or none"),
+    ("strata cluster authority switch", "has it sign", "test_live_certificates.py types it"),
+    ("strata cluster authority finish", "ends that", "test_live_certificates.py types it"),
     ("strata cluster init", "this coordinator signs no certificates", "test_joining.py: it wants a coordinator's flags too"),
     ("strata cluster init", "certificate names no cluster", "an authority of openssl's, which signs by hand"),
     ("strata cluster init", "makes an authority; its user alone can read it", "test_cluster_certificates.py, before there is any"),

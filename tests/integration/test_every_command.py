@@ -10,7 +10,7 @@ from cluster import BIN, GIVE_UP_S, RECALL, Cluster
 
 # What `path` needs beside its name, by the words of its usage line.
 VALUES = {"PATH": RECALL, "ORG/NAME": "org/name", "MODEL": "recall", "NODE": "w0", "ID": "some-id",
-          "PROMPT": "Hello", "MESSAGE": "Hello", "ROLE": "client", "NAME": "alice", "TOKEN": "strata-join-1.AA",
+          "PROMPT": "Hello", "MESSAGE": "Hello", "ROLE": "client", "NAME": "alice", "STEP": "status", "TOKEN": "strata-join-1.AA",
           "INVENTORY": "inventory.toml"}
 
 
@@ -73,7 +73,7 @@ def test_the_promised_commands_are_there():
                           "model check", "plan",
                           "generate", "chat", "session list", "session cancel", "key create",
                           "key list", "key revoke", "audit", "bench", "doctor", "support-bundle", "cluster init", "cluster certificate", "cluster token",
-                          "cluster deploy", "cluster upgrade", "login"}
+                          "cluster deploy", "cluster upgrade", "cluster authority", "cluster revoke", "login"}
 
 
 @each
@@ -121,6 +121,7 @@ def test_json_is_one_document_for_every_command(tmp_path):
                  "session list", "bench", "model check", "model resize", "model move", "model unload", "model remove",
                  "key create", "key list", "audit"]
         fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0", "node token": "--authority", "cluster token": "--authority",
+                 "cluster authority": "--authority", "cluster revoke": "strata cluster init",
                  "key revoke": "some-id"}
         assert set(order) | set(fails) | LOCAL | WITHOUT == set(NAMES), "a new command: give it a place in `order` or `fails`"
         for name in order:

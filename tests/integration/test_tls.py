@@ -189,7 +189,7 @@ def test_certificates_that_end_soon_are_problems(authority, identity, tmp_path):
         c.start_worker("w0")
         problems = c.json("status")["problems"]
         for whose in ("the coordinator's cert.pem", "the certificate of node w0"):
-            assert any(p["what"].startswith(f"{whose} expires on ") and "restart" in p["do"]
+            assert any(p["what"].startswith(f"{whose} expires on ") and "within seconds" in p["do"]
                        for p in problems), problems
 
 

@@ -49,7 +49,8 @@ absl::Status FileFailed(const std::string& what) {
 // root.
 TlsFolderAccess Access() {
   const group* found = geteuid() == 0 ? getgrnam(kGroup) : nullptr;
-  return {.group = found != nullptr ? std::optional<uint32_t>(found->gr_gid) : std::nullopt};
+  return {.group = found != nullptr ? std::optional<uint32_t>(found->gr_gid) : std::nullopt,
+          .replace_copy = false};
 }
 
 // As a whole, or not at all.

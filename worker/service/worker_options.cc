@@ -92,6 +92,13 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "free one. Default: nowhere");
   flags.Text("tls-dir", &options->security.tls_dir,
              "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
+  flags.Duration("renew-before", &options->renew_before,
+                 "How long before it ends the worker has its certificate renewed by the "
+                 "coordinator; 0s: when a third of its time is left");
+  flags.Duration("max-connection-age", &options->security.max_connection_age,
+                 "With TLS, after how long a connection gives way to a new one, by the "
+                 "certificates of then; what is open goes on",
+                 std::chrono::seconds(1));
   flags.Switch("insecure", &options->security.insecure, "Plain text off loopback too");
   flags.Number("max-links", &options->max_links,
                "Most links of previous stages at the same time; one more is refused", 1,

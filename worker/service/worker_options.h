@@ -33,6 +33,7 @@ struct WorkerOptions {
   std::string backend = "auto";
   std::string metrics_listen;
   TransportSecurity security;
+  nanoseconds renew_before{0};
   uint64_t max_links = 256;
   nanoseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";

@@ -13,6 +13,8 @@
 #include "common/app/service_manager.h"
 #include "common/app/service_reporter.h"
 #include "common/app/signals.h"
+#include "common/certificates/revocations.h"
+#include "common/joining/certificate_keeper.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
 #include "common/rpc/io_ping.h"
@@ -209,14 +211,67 @@ absl::Status Serve(ControlClient* control, IoLoop* loop, WorkerNode* node,
   return status;
 }
 
-}  // namespace
-
-absl::Status RunWorker(const WorkerOptions& options) {
+TransportSecurity SecurityOf(const WorkerOptions& options) {
   TransportSecurity security = options.security;
   security.on_refused_client = [](const absl::Status& why) {
     LogWarn({}, "a connection was refused: " + Describe(why));
   };
-  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(security));
+  security.follow_files = true;
+  security.tls.renewed_dir = options.data_dir + "/tls";
+  security.tls.on_taken = [](const TlsFiles& taken) {
+    LogInfo({{"folder", taken.dir}, {"expires_at", static_cast<uint64_t>(taken.term.not_after_s)}},
+            "connections use a new certificate from now on");
+  };
+  security.tls.on_refused = [](const absl::Status& why) {
+    LogWarn({}, "new files of --tls-dir are not used, those before are: " + Describe(why));
+  };
+  return security;
+}
+
+// Takes what the coordinator says is revoked, and ends what such have open.
+void TakeRevoked(const v1::Trust& trust, LiveTls* live, RpcServer* server) {
+  Revocations revocations;
+  for (const v1::RevokedHolder& one : trust.revoked()) {
+    for (const CertificateRole role : kCertificateRoles) {
+      if (one.role() == CertificateRoleName(role)) {
+        revocations.Add({role, one.name(), one.issued_until()});
+      }
+    }
+  }
+  if (revocations == live->revocations()) {
+    return;
+  }
+  live->SetRevocations(std::move(revocations));
+  const size_t ended = server->EndRevokedCalls();
+  LogInfo({{"ended_calls", uint64_t{ended}}}, "the coordinator has revoked certificates");
+}
+
+// Null in plain text.
+std::unique_ptr<CertificateKeeper> KeepCertificate(const WorkerOptions& options,
+                                                   const Transport& transport, RpcServer* server) {
+  if (transport.live() == nullptr) {
+    return nullptr;
+  }
+  CertificateKeeperOptions keeping;
+  keeping.node = options.name;
+  keeping.renew_before_s =
+      std::chrono::duration_cast<std::chrono::seconds>(options.renew_before).count();
+  keeping.on_trust = [live = transport.live(), server](const v1::Trust& trust) {
+    TakeRevoked(trust, live.get(), server);
+  };
+  keeping.on_failed = [](const absl::Status& why) {
+    LogWarn({}, "the certificate of this worker cannot be renewed: " + Describe(why));
+  };
+  auto keeper = std::make_unique<CertificateKeeper>(
+      std::move(keeping), transport.live(), CoordinatorAsSource(transport, options.coordinator));
+  keeper->Start();
+  return keeper;
+}
+
+}  // namespace
+
+absl::Status RunWorker(const WorkerOptions& options) {
+  ASSIGN_OR_RETURN(const Transport transport, Transport::Make(SecurityOf(options)));
   RETURN_IF_ERROR(transport.CheckServes(""));
   RETURN_IF_ERROR(transport.CheckAddress(options.coordinator, "--coordinator"));
   RETURN_IF_ERROR(CheckMetricsAddress(options));
@@ -325,6 +380,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
     const auto metrics = ServeMetrics(options, &node);
     status = metrics.status();
     if (status.ok()) {
+      const auto keeper = KeepCertificate(options, transport, server.get());
       ControlClient control(server->loop(), transport, options.coordinator, &node);
       status = Serve(&control, server->loop(), &node, options.drain_timeout);
     }

@@ -16,6 +16,9 @@ namespace {
 
 // Calls that run at once, of those that ask the event loop and read a file at most.
 constexpr size_t kQuickThreads = 16;
+// How long a node may take to leave whose certificate was revoked, and how often it is looked at.
+constexpr std::chrono::milliseconds kLeaves{5000};
+constexpr std::chrono::milliseconds kLookEvery{20};
 // How often a waiting client hears of progress.
 constexpr std::chrono::milliseconds kReportEvery{100};
 
@@ -136,11 +139,30 @@ grpc::Status AdminServiceImpl::RemoveNode(CallContext*, const v1::RemoveNodeRequ
     response->mutable_removed()->Add(removed->begin(), removed->end());
     return grpc::Status::OK;
   }
-  const absl::Status removed = coordinator_->nodes()->Remove(request->name(), request->force());
+  const absl::Status removed = RemoveAndRevoke(request->name(), request->force());
   if (removed.ok()) {
     response->add_removed(request->name());
   }
   return ToGrpc(removed);
+}
+
+absl::Status AdminServiceImpl::RemoveAndRevoke(const std::string& name, bool force) {
+  absl::Status removed = coordinator_->nodes()->Remove(name, force);
+  const bool alive = ReasonOf(removed) == "NODE_ALIVE";
+  if (!options_.revoke_node || (!removed.ok() && !alive)) {
+    return removed;
+  }
+  ASSIGN_OR_RETURN(const bool gone, options_.revoke_node(name, alive));
+  // One that has lost its certificate leaves by itself.
+  for (auto waited = kLookEvery; gone && alive && waited < kLeaves && !stopping_;
+       waited += kLookEvery) {
+    std::this_thread::sleep_for(kLookEvery);
+    removed = coordinator_->nodes()->Remove(name, force);
+    if (ReasonOf(removed) != "NODE_ALIVE") {
+      break;
+    }
+  }
+  return removed;
 }
 
 grpc::Status AdminServiceImpl::AddModel(CallContext* context, const v1::AddModelRequest* request,

@@ -32,6 +32,9 @@ struct AdminOptions {
   // Where calls that change something are recorded, and those that are refused; null: nowhere.
   // Outlives the service.
   AuditLog* audit = nullptr;
+  // Revokes the certificates of a node that is removed, and says whether it did; of one that is
+  // alive only if that takes from its worker what it came with. Empty: there are none.
+  std::function<absl::StatusOr<bool>(const std::string& node, bool alive)> revoke_node{};
 };
 
 // Any thread.
@@ -101,6 +104,9 @@ class AdminServiceImpl final : public IoService {
   static std::string ChangedBy(const v1::CreateKeyResponse& answer);
   static std::string ChangedBy(const v1::RevokeKeyResponse& answer);
   static std::string ChangedBy(const v1::RemoveNodeResponse& answer);
+
+  // NodeAdmin::Remove; a node whose certificates can be revoked need not have left.
+  absl::Status RemoveAndRevoke(const std::string& name, bool force);
 
   // Tells where a model goes, and how far it is until it is ready there.
   using ProgressFn = std::function<absl::StatusOr<v1::LoadModelProgress>()>;

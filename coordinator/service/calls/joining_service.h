@@ -2,53 +2,18 @@
 #ifndef STRATA_COORDINATOR_SERVICE_CALLS_JOINING_SERVICE_H_
 #define STRATA_COORDINATOR_SERVICE_CALLS_JOINING_SERVICE_H_
 
-#include <functional>
+#include <cstddef>
 #include <memory>
-#include <optional>
-#include <string>
-#include <utility>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "common/mutex.h"
 #include "common/rpc/blocking_call.h"
 #include "common/rpc/call_threads.h"
 #include "common/rpc/transport.h"
 #include "coordinator/audit/audit_log.h"
-#include "coordinator/joining/joining.h"
+#include "coordinator/service/calls/joining_desk.h"
 #include "coordinator/service/process/coordinator.h"
 #include "strata/v1/joining.grpc.pb.h"
 
 namespace strata {
-
-// What both services share: who may join, and where. Any thread.
-class JoiningDesk {
- public:
-  // Without `joining` (no authority) each call is refused with what to do. `cert` (PEM) is what the
-  // coordinator shows, by whose hosts it is dialled.
-  JoiningDesk(std::optional<Joining> joining, std::string cert)
-      : joining_(std::move(joining)), cert_(std::move(cert)) {}
-
-  // Where both ports are, as bound. Until then no token is made (UNAVAILABLE).
-  void SetAddresses(const std::string& address, const std::string& join_address)
-      STRATA_EXCLUDES(mutex_);
-
-  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request)
-      STRATA_EXCLUDES(mutex_);
-  absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request,
-                                        const std::function<bool(const std::string&)>& is_member)
-      STRATA_EXCLUDES(mutex_);
-
- private:
-  // The host in a token: `asked`, or one that others can dial.
-  absl::StatusOr<std::string> HostFor(const std::string& asked) const STRATA_REQUIRES(mutex_);
-
-  Mutex mutex_;
-  std::optional<Joining> joining_ STRATA_GUARDED_BY(mutex_);
-  const std::string cert_;
-  std::string address_ STRATA_GUARDED_BY(mutex_);
-  std::string join_address_ STRATA_GUARDED_BY(mutex_);
-};
 
 // TokenService. `coordinator`, `desk` and `audit` outlive it.
 class TokenServiceImpl final : public IoService {

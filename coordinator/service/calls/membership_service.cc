@@ -132,6 +132,7 @@ class MembershipService::Impl {
         return;
       }
       Await(service_, loop());
+      served_.Accepted();
       peer_ = context_.peer();  // Not known once the stream has ended.
       absl::Status status = CheckPeerRole(context_, CallFor::kMembers);
       if (status.ok()) {
@@ -258,6 +259,7 @@ class MembershipService::Impl {
     Impl* const service_;
     std::shared_ptr<ControlCall> self_;
     grpc::ServerContext context_;
+    ServedContext served_{loop(), &context_};
     grpc::ServerAsyncReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage> stream_{&context_};
     std::string peer_;
     v1::WorkerMessage message_;  // Being read.

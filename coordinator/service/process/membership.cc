@@ -75,6 +75,12 @@ void Membership::ForgetLongGone(TimePoint now) {
   }
 }
 
+void Membership::SetCertificate(const std::string& node, const CertificateTimes& times) {
+  if (const auto it = certificates_.find(node); it != certificates_.end()) {
+    it->second = times;
+  }
+}
+
 std::optional<CertificateTimes> Membership::CertificateOf(const std::string& node) const {
   const auto it = certificates_.find(node);
   return it == certificates_.end() ? std::nullopt : std::optional(it->second);

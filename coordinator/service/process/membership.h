@@ -63,7 +63,9 @@ class Membership : public MembershipHandler {
 
   // On the loop: loses nodes whose lease lapsed, and forgets those that left long ago.
   void Tick(TimePoint now);
-  // On the loop: the certificate that the node's worker joined with; nullopt: it never did.
+  // On the loop: a node's worker shows this certificate now.
+  void SetCertificate(const std::string& node, const CertificateTimes& times);
+  // On the loop: the certificate that the node's worker showed last; nullopt: it never joined.
   std::optional<CertificateTimes> CertificateOf(const std::string& node) const;
 
  private:
@@ -80,7 +82,7 @@ class Membership : public MembershipHandler {
 
   // On the loop.
   Members members_;
-  std::map<std::string, CertificateTimes> certificates_;  // Of workers, by name; as they joined.
+  std::map<std::string, CertificateTimes> certificates_;  // Of workers, by name.
   TimePoint last_forgot_{};
 };
 

@@ -201,11 +201,11 @@ void StatusReport::AddIdleNodes(ProblemList* problems) const {
 
 void StatusReport::AddCertificates(ProblemList* problems) const {
   const int64_t now_s = std::time(nullptr);
-  if (const TlsFiles* own = of_.transport->tls(); own != nullptr) {
+  if (const auto own = of_.transport->tls(); own != nullptr) {
     if (const std::string ends = EndsSoon(own->ends_first, now_s); !ends.empty()) {
       problems->Add("the coordinator's " + own->ends_first_file + " " + ends,
-                    "make a new one in " + own->dir +
-                        " (docs/OPERATIONS.md, TLS) and restart the coordinator");
+                    "make a new one in " + of_.transport->live()->options().dir +
+                        " (docs/OPERATIONS.md, TLS): the coordinator takes it within seconds");
     }
   }
   for (const auto& [name, node] : of_.cluster->nodes()) {
@@ -215,7 +215,8 @@ void StatusReport::AddCertificates(ProblemList* problems) const {
     }
     if (const std::string ends = EndsSoon(*certificate, now_s); !ends.empty()) {
       problems->Add("the certificate of node " + name + " " + ends,
-                    "make a new one for it (docs/OPERATIONS.md, TLS) and restart its worker");
+                    "make a new one for it (docs/OPERATIONS.md, TLS): its worker takes it within "
+                    "seconds");
     }
   }
 }

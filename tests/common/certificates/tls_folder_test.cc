@@ -53,6 +53,24 @@ mode_t ModeOf(const std::string& path) {
   return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
 }
 
+TEST_F(TlsFolderTest, ACopyOfTheThreeFilesIsReplacedByWhoAsksForThat) {
+  fs::create_directories(path_);
+  for (const char* name : {"/ca.pem", "/cert.pem", "/key.pem"}) {
+    std::ofstream(path_ + name) << "old";
+  }
+  const TlsFolder made = Folder("a");
+  EXPECT_EQ(ReasonOf(WriteTlsFolder(path_, made)), "TLS_FOLDER_EXISTS");
+  const TlsFolderAccess access = {.group = std::nullopt, .replace_copy = true};
+  std::ofstream(path_ + "/notes") << "mine";
+  EXPECT_EQ(ReasonOf(WriteTlsFolder(path_, made, access)), "TLS_FOLDER_EXISTS");
+  fs::remove(path_ + "/notes");
+  const absl::Status written = WriteTlsFolder(path_, made, access);
+  ASSERT_TRUE(written.ok()) << written;
+  EXPECT_TRUE(fs::is_symlink(path_));
+  EXPECT_EQ(TextOf(path_ + "/cert.pem"), made.own.cert);
+  ASSERT_TRUE(WriteTlsFolder(path_, Folder("b"), access).ok());
+}
+
 TEST_F(TlsFolderTest, ItsUserAloneCanReadIt) {
   ASSERT_TRUE(WriteTlsFolder(path_ + "/", Folder("a")).ok());
   EXPECT_EQ(ModeOf(path_), 0700u);

@@ -56,7 +56,7 @@ class JoiningTest : public ::testing::Test {
   }
 
   const CertifiedKey authority_ = MadeAuthority("home");
-  std::optional<Joining> joining_ = Joining::Make({.authority = authority_}).value();
+  std::optional<Joining> joining_ = Joining::Make({.authority = {.signer = authority_}}).value();
   const std::string key_ = MakePrivateKey().value();
   std::string member_;
   int made_ = 0;
@@ -115,7 +115,7 @@ TEST_F(JoiningTest, TokensAndKeysOutliveIt) {
   TempFolder folder;
   auto store = AdminStore::Open(folder.File("admin.db")).value();
   const auto start = [&] {
-    auto joining = Joining::Make({.authority = authority_, .store = store.get()});
+    auto joining = Joining::Make({.authority = {.signer = authority_}, .store = store.get()});
     EXPECT_TRUE(joining.ok()) << joining.status();
     joining_.emplace(*std::move(joining));
   };
@@ -149,7 +149,8 @@ TEST_F(JoiningTest, TokensAndKeysOutliveIt) {
 TEST_F(JoiningTest, NothingIsGivenThatTheStoreDidNotTake) {
   TempFolder folder;
   const auto store = AdminStore::Open(folder.File("admin.db")).value();
-  joining_.emplace(Joining::Make({.authority = authority_, .store = store.get()}).value());
+  joining_.emplace(
+      Joining::Make({.authority = {.signer = authority_}, .store = store.get()}).value());
   const std::string secret = Token();
   // Whoever may not enlarge files has a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -181,12 +182,12 @@ TEST_F(JoiningTest, TermsThatCannotBeAreRefused) {
 
 TEST_F(JoiningTest, AnAuthorityThatCannotSignIsNotTaken) {
   const CertifiedKey mixed = {authority_.cert, MadeAuthority("home").key};
-  EXPECT_EQ(ReasonOf(Joining::Make({.authority = mixed}).status()), "TLS_KEY_MISMATCH");
-  EXPECT_EQ(ReasonOf(Joining::Make({.authority = {"", ""}}).status()), "TLS_FILE_BAD");
+  EXPECT_EQ(ReasonOf(Joining::Make({.authority = {.signer = mixed}}).status()), "TLS_KEY_MISMATCH");
+  EXPECT_EQ(ReasonOf(Joining::Make({.authority = {.signer = {"", ""}}}).status()), "TLS_FILE_BAD");
 }
 
 TEST(JoinTokenTest, ATokenReadsBackFromItsText) {
-  Joining joining = Joining::Make({.authority = MadeAuthority("home")}).value();
+  Joining joining = Joining::Make({.authority = {.signer = MadeAuthority("home")}}).value();
   v1::JoinToken token = joining.CreateToken({}, std::string(kJoinSecretBytes, 's'), kNow).value();
   token.set_join_address("[fd00::1]:7071");
   token.set_address("[fd00::1]:7070");
@@ -200,7 +201,7 @@ TEST(JoinTokenTest, ATokenReadsBackFromItsText) {
 }
 
 TEST(JoinTokenTest, WhatIsNoTokenSaysWhy) {
-  Joining joining = Joining::Make({.authority = MadeAuthority("home")}).value();
+  Joining joining = Joining::Make({.authority = {.signer = MadeAuthority("home")}}).value();
   v1::JoinToken token = joining.CreateToken({}, std::string(kJoinSecretBytes, 's'), kNow).value();
   token.set_join_address("a:1");
   token.set_address("a:2");
@@ -214,6 +215,36 @@ TEST(JoinTokenTest, WhatIsNoTokenSaysWhy) {
     EXPECT_EQ(ReasonOf(ParseJoinToken(std::string_view(text).substr(0, end)).status()), "BAD_TOKEN")
         << end;
   }
+}
+
+TEST_F(JoiningTest, ACertificateIsRenewedForItsHolderAndForAsLongAndForNoOther) {
+  const auto joined = Join(Request(Token(), key_));
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  const std::string request = MakeCertificateRequest(MakePrivateKey().value()).value();
+  const int64_t later_s = kNow + 200 * 24 * 3600;
+  const auto renewed = joining_->Renew(joined->certificate(), request, later_s);
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_EQ(HolderOf(renewed->certificate()).value(), HolderOf(joined->certificate()).value());
+  EXPECT_EQ(CertificateHosts(renewed->certificate()), CertificateHosts(joined->certificate()));
+  EXPECT_EQ(TermOf(renewed->certificate())->not_after_s, later_s + 365 * 24 * 3600);
+  EXPECT_EQ(CertificateKeyDigest(renewed->certificate()).value(),
+            RequestKeyDigest(request).value());
+  EXPECT_EQ(ReasonOf(joining_->Renew(joined->certificate(), "", later_s).status()),
+            "TLS_REQUEST_BAD");
+  // No role, and another cluster.
+  EXPECT_EQ(ReasonOf(joining_->Renew(authority_.cert, request, later_s).status()), "NOT_RENEWABLE");
+  Joining elsewhere = Joining::Make({.authority = {.signer = MadeAuthority("there")}}).value();
+  EXPECT_EQ(ReasonOf(elsewhere.Renew(joined->certificate(), request, later_s).status()),
+            "NOT_RENEWABLE");
+}
+
+TEST_F(JoiningTest, WhatIsIssuedAfterARevocationIsNotRevoked) {
+  Revocations revocations;
+  revocations.Add({CertificateRole::kWorker, "box", kNow});
+  joining_->SetRevocations(revocations);
+  const auto joined = Join(Request(Token(), key_));
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_TRUE(revocations.Check(joined->certificate(), "it").ok());
 }
 
 }  // namespace

@@ -1,0 +1,69 @@
+#include "coordinator/own_certificate.h"
+
+#include <chrono>
+#include <utility>
+
+#include "common/app/log.h"
+#include "common/status.h"
+
+namespace strata {
+namespace {
+
+// The coordinator asks itself.
+class DeskAsSource : public CertificateSource {
+ public:
+  DeskAsSource(JoiningDesk* desk, std::shared_ptr<LiveTls> live)
+      : desk_(desk), live_(std::move(live)) {}
+
+  absl::StatusOr<v1::Trust> GetTrust(const v1::GetTrustRequest& /*request*/) override {
+    return desk_->Trust(false);
+  }
+  absl::StatusOr<v1::RenewCertificateResponse> Renew(
+      const v1::RenewCertificateRequest& request) override {
+    return desk_->Renew(live_->files()->cert, request);
+  }
+
+ private:
+  JoiningDesk* const desk_;
+  const std::shared_ptr<LiveTls> live_;
+};
+
+}  // namespace
+
+TransportSecurity SecurityOf(const ServeFlags& f,
+                             std::function<void(const absl::Status& why)> on_refused) {
+  TransportSecurity security = f.security;
+  security.on_refused_client = [on_refused = std::move(on_refused)](const absl::Status& why) {
+    LogWarn({}, "a connection was refused: " + Describe(why));
+    on_refused(why);
+  };
+  security.follow_files = true;
+  security.tls.renewed_dir = f.data_dir + "/tls";
+  security.tls.on_taken = [](const TlsFiles& taken) {
+    LogInfo({{"folder", taken.dir}, {"expires_at", static_cast<uint64_t>(taken.term.not_after_s)}},
+            "connections use a new certificate from now on");
+  };
+  security.tls.on_refused = [](const absl::Status& why) {
+    LogWarn({}, "new files of --tls-dir are not used, those before are: " + Describe(why));
+  };
+  return security;
+}
+
+std::unique_ptr<CertificateKeeper> KeepOwnCertificate(const ServeFlags& f,
+                                                      const Transport& transport,
+                                                      JoiningDesk* desk) {
+  if (transport.live() == nullptr || f.authority.empty()) {
+    return nullptr;
+  }
+  CertificateKeeperOptions keeping;
+  keeping.renew_before_s = std::chrono::duration_cast<std::chrono::seconds>(f.renew_before).count();
+  keeping.on_failed = [](const absl::Status& why) {
+    LogWarn({}, "the coordinator's own certificate cannot be renewed: " + Describe(why));
+  };
+  auto keeper = std::make_unique<CertificateKeeper>(
+      std::move(keeping), transport.live(), std::make_unique<DeskAsSource>(desk, transport.live()));
+  keeper->Start();
+  return keeper;
+}
+
+}  // namespace strata
