@@ -15,18 +15,12 @@
 #include "absl/status/statusor.h"
 #include "cli/deploy/inventory.h"
 #include "cli/deploy/machine_facts.h"
+#include "cli/deploy/node_list.h"
 #include "cli/deploy/packages.h"
 #include "cli/deploy/plan.h"
 #include "cli/deploy/shell.h"
 
 namespace strata::deploy {
-
-// A worker as the coordinator lists it.
-struct ListedNode {
-  std::string state;
-  uint64_t incarnation = 0;
-  std::vector<std::string> models;  // With layers there.
-};
 
 struct DeployTimes {
   // How long workers have to join once all is installed, and to come back after an upgrade.
@@ -82,9 +76,6 @@ class Deployer {
   const std::function<void(const std::string&, const std::string&)> say_;
   const DeployTimes times_;
 };
-
-// What `strata node list --json` wrote. INTERNAL (BAD_FACTS) where that is none.
-absl::StatusOr<std::map<std::string, ListedNode>> ParseNodeList(const std::string& text);
 
 }  // namespace strata::deploy
 

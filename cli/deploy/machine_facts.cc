@@ -47,6 +47,12 @@ absl::Status ReadLine(std::string_view word, std::string_view value, MachineFact
       return BadFacts(absl::StrCat("the ", std::string(word), " that it sent is no base64"));
     }
     (word == "worker-config" ? facts->worker_config : facts->coordinator_config) = std::move(text);
+  } else if (word == "nodes") {
+    std::string text;
+    // None where the coordinator does not answer.
+    if (absl::Base64Unescape(std::string(value), &text) && !text.empty()) {
+      ASSIGN_OR_RETURN(facts->nodes, ParseNodeList(text));
+    }
   }
   return absl::OkStatus();
 }
@@ -71,6 +77,8 @@ done
 for service in coordinator worker; do
   [ ! -f CONFIG/$service.toml ] || word $service-config "$(base64 -w 0 CONFIG/$service.toml)"
 done
+[ ! -f CONFIG/authority/ca.pem ] ||
+  word nodes "$(strata --json node list 2>/dev/null | base64 -w 0)"
 [ ! -f CONFIG/authority/ca.pem ] || word authority "$(sha256sum <CONFIG/authority/ca.pem)"
 [ ! -f CONFIG/worker-tls/ca.pem ] || word worker-ca "$(sha256sum <CONFIG/worker-tls/ca.pem)"
 word done yes

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "cli/deploy/node_list.h"
 
 namespace strata::deploy {
 
@@ -37,8 +38,9 @@ struct MachineFacts {
   std::map<std::string, InstalledPackage> packages;
   std::map<std::string, UnitFacts> units;
   std::optional<std::string> coordinator_config, worker_config;  // The files' texts.
-  std::string authority_sha256;  // Of the coordinator's ca.pem; "": it has none.
-  std::string worker_ca_sha256;  // Of the ca.pem that the worker joined with.
+  std::string authority_sha256;             // Of the coordinator's ca.pem; "": it has none.
+  std::string worker_ca_sha256;             // Of the ca.pem that the worker joined with.
+  std::map<std::string, ListedNode> nodes;  // Of a coordinator that runs there, by name.
 };
 
 // A POSIX shell script that changes nothing, and writes lines «word value».

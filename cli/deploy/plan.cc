@@ -43,8 +43,12 @@ Settings Missing(const std::optional<std::string>& config, const Settings& setti
 class MachinePlan {
  public:
   MachinePlan(const Inventory& inventory, const Packages& packages, const Machine& machine,
-              const MachineFacts& facts)
-      : inventory_(inventory), packages_(packages), machine_(machine), facts_(facts) {}
+              const std::map<std::string, MachineFacts>& facts)
+      : inventory_(inventory),
+        packages_(packages),
+        machine_(machine),
+        facts_(facts.at(machine.name)),
+        nodes_(facts.at(inventory.coordinator).nodes) {}
 
   absl::Status CheckFit() const {
     if (facts_.architecture.empty()) {
@@ -178,7 +182,11 @@ class MachinePlan {
     if (IsCoordinator() && authority.empty()) {
       return;  // Its worker joins when the cluster is made.
     }
-    const bool member = !authority.empty() && facts_.worker_ca_sha256 == authority &&
+    // An authority may have been followed by another since it joined.
+    const auto listed = nodes_.find(machine_.name);
+    const bool trusted =
+        facts_.worker_ca_sha256 == authority || (listed != nodes_.end() && IsThere(listed->second));
+    const bool member = !authority.empty() && trusted &&
                         Missing(facts_.worker_config, {{"name", machine_.name}}).empty();
     if (!member) {
       Add({.kind = StepKind::kJoin});
@@ -191,6 +199,7 @@ class MachinePlan {
   const Packages& packages_;
   const Machine& machine_;
   const MachineFacts& facts_;
+  const std::map<std::string, ListedNode>& nodes_;  // As the coordinator lists them.
   std::vector<Step> steps_;
 };
 
@@ -240,7 +249,7 @@ absl::StatusOr<std::vector<Step>> PlanDeploy(const Inventory& inventory, const P
   const std::string& authority = facts.at(inventory.coordinator).authority_sha256;
   std::vector<Step> steps;
   for (const Machine* machine : InOrder(inventory)) {
-    MachinePlan plan(inventory, packages, *machine, facts.at(machine->name));
+    MachinePlan plan(inventory, packages, *machine, facts);
     RETURN_IF_ERROR(plan.CheckFit());
     RETURN_IF_ERROR(plan.CheckVersions());
     for (Step& step : plan.Steps(authority)) {
@@ -256,7 +265,7 @@ absl::StatusOr<std::vector<Step>> PlanUpgrade(const Inventory& inventory, const 
   std::rotate(machines.begin(), machines.begin() + 1, machines.end());
   std::vector<Step> steps;
   for (const Machine* machine : machines) {
-    const MachinePlan plan(inventory, packages, *machine, facts.at(machine->name));
+    const MachinePlan plan(inventory, packages, *machine, facts);
     RETURN_IF_ERROR(plan.CheckFit());
     if (std::vector<std::string> names = plan.ToInstall(); !names.empty()) {
       Step step;

@@ -14,7 +14,8 @@ TEST(MachineFactsTest, WhatTheScriptSaysOfAMachineIsRead) {
       "system debian 12\narchitecture amd64\nroot yes\nsystemd yes\n"
       "package strata-worker 0.1.0 abc\npackage strata-cli 0.1.0 \n"
       "unit strata-worker active enabled\nunit strata-coordinator inactive \n"
-      "worker-config bmFtZSA9ICJhIgo=\nauthority  \nworker-ca 0f  -\ndone yes\n");
+      "worker-config bmFtZSA9ICJhIgo=\nauthority  \nworker-ca 0f  -\n"
+      "nodes eyJub2RlcyI6IFt7Im5hbWUiOiAidyIsICJzdGF0ZSI6ICJyZWFkeSJ9XX0=\ndone yes\n");
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->system, "debian 12");
   EXPECT_EQ(facts->architecture, "amd64");
@@ -30,6 +31,7 @@ TEST(MachineFactsTest, WhatTheScriptSaysOfAMachineIsRead) {
   EXPECT_EQ(facts->coordinator_config, std::nullopt);
   EXPECT_EQ(facts->authority_sha256, "");
   EXPECT_EQ(facts->worker_ca_sha256, "0f");
+  EXPECT_EQ(facts->nodes.at("w").state, "ready");
 }
 
 TEST(MachineFactsTest, AnAnswerThatWasCutOffIsRefused) {

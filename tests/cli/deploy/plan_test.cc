@@ -121,6 +121,15 @@ TEST_F(PlanTest, AWorkerOfAnotherClusterJoinsThisOne) {
   EXPECT_THAT(Deploys(), ElementsAre("w: join the cluster and start strata-worker"));
 }
 
+TEST_F(PlanTest, AWorkerThatTheCoordinatorHearsIsAMemberWhateverAuthorityItJoinedBy) {
+  SetDeployed();
+  facts_["w"].worker_ca_sha256 = "of the one before";
+  facts_["c"].nodes["w"].state = "serving";
+  EXPECT_THAT(Deploys(), IsEmpty());
+  facts_["c"].nodes["w"].state = "lost";
+  EXPECT_THAT(Deploys(), ElementsAre("w: join the cluster and start strata-worker"));
+}
+
 TEST_F(PlanTest, AWorkerOfAnotherNameJoinsByThisOne) {
   SetDeployed();
   facts_["w"].worker_config = "name = \"x\"\n";
