@@ -16,8 +16,7 @@
 #include "common/certificates/authority_folder.h"
 #include "common/certificates/renewal.h"
 #include "common/certificates/tls_folder.h"
-#include "common/names.h"
-#include "common/platform/addresses.h"
+#include "common/joining/services.h"
 #include "common/platform/platform.h"
 #include "common/printable.h"
 #include "common/rpc/address.h"
@@ -33,7 +32,6 @@ constexpr int64_t kAuthorityDays = 3650;
 constexpr uint32_t kDefaultDays = 365;
 constexpr char kDefaultFolder[] = "strata-cluster";
 constexpr char kDefaultAuthority[] = "strata-cluster/authority";
-constexpr uint64_t kTokenS = 3600;
 
 struct Flags {
   std::string dir;
@@ -54,14 +52,10 @@ CertificateTerm Term(int64_t days) {
 // is not of loopback: an address, since its name may be known on this machine alone.
 std::vector<std::string> OwnHosts() {
   std::vector<std::string> hosts = {"localhost", "127.0.0.1", "::1"};
-  for (std::string& address : MachineAddresses()) {
-    hosts.push_back(std::move(address));
-  }
-  const std::string own = HostName();
-  const bool named = CheckNodeName(own).ok() && own != "localhost";
-  hosts.resize(std::min(hosts.size(), kMaxCertificateHosts - (named ? 1 : 0)));
-  if (named) {
-    hosts.push_back(own);
+  for (std::string& host : MachineHosts(kMaxCertificateHosts - hosts.size())) {
+    if (host != "localhost") {
+      hosts.push_back(std::move(host));
+    }
   }
   return hosts;
 }
@@ -149,13 +143,10 @@ absl::Status InitFiles(const Context& context, const NewCluster& made, const std
   return absl::OkStatus();
 }
 
-// A token by which one worker may join within an hour.
+// A token by which one worker may join within an hour: what a request without terms is for.
 absl::StatusOr<std::string> MakeWorkerToken(sdk::Client& client) {
-  v1::CreateTokenRequest request;
-  request.set_role(v1::CERTIFICATE_ROLE_WORKER);
-  request.set_expires_s(kTokenS);
-  request.set_uses(1);
-  ASSIGN_OR_RETURN(const v1::CreateTokenResponse token, client.CreateToken(request));
+  ASSIGN_OR_RETURN(const v1::CreateTokenResponse token,
+                   client.CreateToken(v1::CreateTokenRequest()));
   return token.token();
 }
 
@@ -181,12 +172,7 @@ std::string NetworkAddress(const std::vector<std::string>& hosts) {
 
 // Of this machine, without a token: whoever has the authority needs none.
 absl::Status SetUpOwnWorker(const NewCluster& made, const std::string& name) {
-  std::vector<std::string> hosts;
-  for (std::string& host : OwnHosts()) {
-    if (!IsLocal(host)) {
-      hosts.push_back(std::move(host));
-    }
-  }
+  std::vector<std::string> hosts = MachineHosts(kMaxCertificateHosts);
   for (const std::string& host : made.hosts) {  // By which the others know this machine.
     if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) {
       hosts.push_back(host);

@@ -1,18 +1,12 @@
 #include "worker/joining/join.h"
 
-#include <grp.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -21,15 +15,12 @@
 #include "common/certificates/authority.h"
 #include "common/certificates/join_token.h"
 #include "common/certificates/tls_folder.h"
-#include "common/config_file.h"
 #include "common/joining/ask_to_join.h"
+#include "common/joining/services.h"
 #include "common/names.h"
-#include "common/platform/addresses.h"
 #include "common/platform/platform.h"
 #include "common/shell_word.h"
 #include "common/status.h"
-
-extern char** environ;
 
 namespace strata {
 namespace {
@@ -37,85 +28,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kUnit[] = "strata-worker.service";
-// Whose processes the packages' units are.
-constexpr char kGroup[] = "strata";
-
-absl::Status FileFailed(const std::string& what) {
-  return Error(absl::StatusCode::kInternal, "FILE_FAILED", what)
-      .Hint("run this as root, or give --config-dir a folder that this user may write to");
-}
-
-// The group whose services may read the key; none where there is no such group, or this is not
-// root.
-TlsFolderAccess Access() {
-  const group* found = geteuid() == 0 ? getgrnam(kGroup) : nullptr;
-  return {.group = found != nullptr ? std::optional<uint32_t>(found->gr_gid) : std::nullopt,
-          .replace_copy = false};
-}
-
-// As a whole, or not at all.
-absl::Status ReplaceFile(const std::string& path, const std::string& text) {
-  const std::string made = path + ".new";
-  {
-    std::ofstream out(made, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.flush();
-    if (!out.good()) {
-      return FileFailed("cannot write " + made + ": " + std::strerror(errno));
-    }
-  }
-  std::error_code error;
-  fs::rename(made, path, error);
-  return error ? FileFailed("cannot replace " + path + ": " + error.message()) : absl::OkStatus();
-}
-
-absl::Status WriteConfig(const std::string& path, const Joined& joined, const std::string& name) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string before((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  return ReplaceFile(path, WithSettings(before, {{"coordinator", joined.coordinator},
-                                                 {"name", name},
-                                                 {"tls-dir", joined.tls_dir}}));
-}
-
-// Whether a program ended with status 0.
-bool Run(const std::vector<std::string>& words) {
-  std::vector<char*> argv;
-  for (const std::string& word : words) {
-    argv.push_back(const_cast<char*>(word.c_str()));
-  }
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  int status = 0;
-  if (posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ) != 0) {
-    return false;
-  }
-  while (waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) {
-      return false;
-    }
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-// Where systemd runs, this is root, and packages brought the unit, which reads `config`.
-bool CanStartUnit(const std::string& config) {
-  return geteuid() == 0 && fs::exists("/run/systemd/system") &&
-         config == "/etc/strata/worker.toml" &&
-         (fs::exists("/lib/systemd/system/" + std::string(kUnit)) ||
-          fs::exists("/etc/systemd/system/" + std::string(kUnit)));
-}
-
-std::vector<std::string> OwnHosts() {
-  std::vector<std::string> hosts = MachineAddresses();
-  const std::string name = HostName();
-  if (CheckNodeName(name).ok()) {
-    hosts.push_back(name);
-  }
-  if (hosts.size() > kMaxCertificateHosts) {
-    hosts.resize(kMaxCertificateHosts);
-  }
-  return hosts;
-}
+constexpr char kUnitsConfig[] = "/etc/strata/worker.toml";
+constexpr char kFileHint[] =
+    "run this as root, or give --config-dir a folder that this user may write to";
 
 std::string DefaultConfigDir(const GetEnvFn& get_env) {
   const char* home = get_env("HOME");
@@ -143,8 +58,10 @@ absl::StatusOr<Joined> JoinCluster(const JoinOptions& options) {
   std::error_code error;
   fs::create_directories(options.config_dir, error);
   if (error || access(options.config_dir.c_str(), W_OK) != 0) {
-    return FileFailed("cannot write to " + options.config_dir + ": " +
-                      (error ? error.message() : std::strerror(errno)));
+    return Error(absl::StatusCode::kInternal, "FILE_FAILED",
+                 "cannot write to " + options.config_dir + ": " +
+                     (error ? error.message() : std::strerror(errno)))
+        .Hint(kFileHint);
   }
   ASSIGN_OR_RETURN(const std::string key, KeyToJoinWith(joined.tls_dir));
   v1::JoinRequest request;
@@ -155,8 +72,12 @@ absl::StatusOr<Joined> JoinCluster(const JoinOptions& options) {
   joined.cluster = response.cluster();
   RETURN_IF_ERROR(WriteTlsFolder(
       joined.tls_dir,
-      {.ca = response.authority(), .own = {.cert = response.certificate(), .key = key}}, Access()));
-  RETURN_IF_ERROR(WriteConfig(joined.config, joined, options.name));
+      {.ca = response.authority(), .own = {.cert = response.certificate(), .key = key}},
+      ServicesAccess()));
+  RETURN_IF_ERROR(SetInConfig(
+      joined.config,
+      {{"coordinator", joined.coordinator}, {"name", options.name}, {"tls-dir", joined.tls_dir}},
+      kFileHint));
   return joined;
 }
 
@@ -164,7 +85,7 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   JoinOptions options;
   options.name = HostName();
   options.config_dir = DefaultConfigDir(get_env);
-  std::string hosts = absl::StrJoin(OwnHosts(), ",");
+  std::string hosts = absl::StrJoin(MachineHosts(kMaxCertificateHosts), ",");
   std::string start = "auto";
   std::vector<const char*> rest = {argv[0]};
   for (int i = 1; i < argc; ++i) {
@@ -209,12 +130,10 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   std::printf("%s is part of the cluster %s now, at %s\n  %s\n  %s\n", options.name.c_str(),
               joined->cluster.c_str(), joined->coordinator.c_str(), joined->config.c_str(),
               joined->tls_dir.c_str());
-  if (start == "auto" && CanStartUnit(joined->config)) {
+  if (start == "auto" && joined->config == kUnitsConfig && CanStartService(kUnit)) {
     std::fflush(stdout);
-    if (!Run({"systemctl", "enable", kUnit}) || !Run({"systemctl", "restart", kUnit})) {
-      std::fprintf(stderr, "strata-worker: %s does not start; see journalctl -u %s\n", kUnit,
-                   kUnit);
-      return 1;
+    if (const absl::Status started = StartService(kUnit); !started.ok()) {
+      return Fail(started);
     }
     std::printf("started %s\n", kUnit);
   } else {
