@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/app/log.h"
+#include "common/joining/followed_files.h"
 #include "common/status.h"
 
 namespace strata {
@@ -37,15 +38,7 @@ TransportSecurity SecurityOf(const ServeFlags& f,
     LogWarn({}, "a connection was refused: " + Describe(why));
     on_refused(why);
   };
-  security.follow_files = true;
-  security.tls.renewed_dir = f.data_dir + "/tls";
-  security.tls.on_taken = [](const TlsFiles& taken) {
-    LogInfo({{"folder", taken.dir}, {"expires_at", static_cast<uint64_t>(taken.term.not_after_s)}},
-            "connections use a new certificate from now on");
-  };
-  security.tls.on_refused = [](const absl::Status& why) {
-    LogWarn({}, "new files of --tls-dir are not used, those before are: " + Describe(why));
-  };
+  FollowTlsFiles(f.data_dir, &security);
   return security;
 }
 

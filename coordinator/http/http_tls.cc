@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/digest.h"
+#include "common/rpc/openssl_text.h"
 #include "common/status.h"
 
 namespace strata {
@@ -20,20 +21,6 @@ using openssl::Owned;
 
 constexpr size_t kMaxPemBytes = size_t{1} << 20;
 constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-
-int64_t SecondsOf(const ASN1_TIME* time) {
-  std::tm parts{};
-  return ASN1_TIME_to_tm(time, &parts) == 1 ? static_cast<int64_t>(timegm(&parts)) : 0;
-}
-
-std::string DateOf(int64_t time_s) {
-  const auto time = static_cast<std::time_t>(time_s);
-  std::tm parts{};
-  gmtime_r(&time, &parts);
-  char text[64];
-  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &parts);
-  return text;
-}
 
 // OpenSSL's newest reason, and none is left.
 std::string LastReason() {
@@ -183,18 +170,21 @@ absl::StatusOr<HttpTls::Made> HttpTls::Read(std::string* seen) const {
                  key_path + " is not the key of the certificate in " + cert_path())
         .Hint("put both there that were made together");
   }
-  made.not_before_s = SecondsOf(X509_get0_notBefore(own.get()));
-  made.not_after_s = SecondsOf(X509_get0_notAfter(own.get()));
+  const CertificateTimes times = openssl::Times(own.get());
+  made.not_before_s = times.not_before_s;
+  made.not_after_s = times.not_after_s;
   const auto now_s = static_cast<int64_t>(std::time(nullptr));
   if (now_s > made.not_after_s) {
     return Error(kBad, "TLS_EXPIRED",
-                 "the certificate in " + cert_path() + " expired on " + DateOf(made.not_after_s))
+                 "the certificate in " + cert_path() + " expired on " +
+                     openssl::Date(made.not_after_s))
         .Hint("put a new one there");
   }
   if (now_s < made.not_before_s) {
     return Error(kBad, "TLS_NOT_YET_VALID",
                  "the certificate in " + cert_path() + " is valid only from " +
-                     DateOf(made.not_before_s) + "; the clock here says " + DateOf(now_s))
+                     openssl::Date(made.not_before_s) + "; the clock here says " +
+                     openssl::Date(now_s))
         .Hint("set the clock, or put another one there");
   }
   if (SSL_CTX_use_certificate(made.context.get(), own.get()) != 1 ||

@@ -15,6 +15,7 @@
 #include "common/app/signals.h"
 #include "common/certificates/revocations.h"
 #include "common/joining/certificate_keeper.h"
+#include "common/joining/followed_files.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
 #include "common/rpc/io_ping.h"
@@ -216,15 +217,7 @@ TransportSecurity SecurityOf(const WorkerOptions& options) {
   security.on_refused_client = [](const absl::Status& why) {
     LogWarn({}, "a connection was refused: " + Describe(why));
   };
-  security.follow_files = true;
-  security.tls.renewed_dir = options.data_dir + "/tls";
-  security.tls.on_taken = [](const TlsFiles& taken) {
-    LogInfo({{"folder", taken.dir}, {"expires_at", static_cast<uint64_t>(taken.term.not_after_s)}},
-            "connections use a new certificate from now on");
-  };
-  security.tls.on_refused = [](const absl::Status& why) {
-    LogWarn({}, "new files of --tls-dir are not used, those before are: " + Describe(why));
-  };
+  FollowTlsFiles(options.data_dir, &security);
   return security;
 }
 
