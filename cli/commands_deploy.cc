@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -35,6 +36,8 @@ using std::chrono::milliseconds;
 struct DeployFlags {
   std::string inventory;
   bool dry_run = false;
+  std::string connect_timeout = "10s";
+  std::string install_timeout = "15m";
   std::string join_timeout = "2m";
   std::string drain_timeout = "5m";
 };
@@ -103,12 +106,17 @@ absl::StatusOr<std::unique_ptr<Deployment>> Begin(const Context& context,
                                                   const DeployFlags& flags) {
   auto deployment = std::make_unique<Deployment>();
   deploy::DeployTimes times;
+  ASSIGN_OR_RETURN(const milliseconds connect_timeout,
+                   TimeOf("--connect-timeout", flags.connect_timeout));
+  ASSIGN_OR_RETURN(times.install_timeout, TimeOf("--install-timeout", flags.install_timeout));
   ASSIGN_OR_RETURN(times.join_timeout, TimeOf("--join-timeout", flags.join_timeout));
   ASSIGN_OR_RETURN(times.drain_timeout, TimeOf("--drain-timeout", flags.drain_timeout));
   ASSIGN_OR_RETURN(deployment->inventory, ReadInventory(flags.inventory));
   ASSIGN_OR_RETURN(deployment->packages, deploy::FindPackages(deployment->inventory.packages));
   ASSIGN_OR_RETURN(deployment->folder, PrivateFolder::Make());
-  deployment->shell = deploy::MakeSshShell(deployment->folder->path());
+  deployment->shell = deploy::MakeSshShell(
+      deployment->folder->path(),
+      std::max(std::chrono::ceil<std::chrono::seconds>(connect_timeout), std::chrono::seconds(1)));
   deployment->deployer = std::make_unique<deploy::Deployer>(
       deployment->inventory, deployment->packages, deployment->shell.get(),
       [](milliseconds time) { std::this_thread::sleep_for(time); },
@@ -183,6 +191,10 @@ absl::Status RunUpgrade(const Context& context, const DeployFlags& flags) {
 void AddDeployFlags(CLI::App* app, DeployFlags* flags) {
   AddRequired(app, "INVENTORY", &flags->inventory, "A TOML file with the machines");
   app->add_flag("--dry-run", flags->dry_run, "Print what differs, and change nothing");
+  AddText(app, "--connect-timeout", &flags->connect_timeout, "TIME",
+          "How long a machine may take to answer ssh; default 10s");
+  AddText(app, "--install-timeout", &flags->install_timeout, "TIME",
+          "How long a package may take to be copied, and to be\ninstalled; default 15m");
   AddText(app, "--join-timeout", &flags->join_timeout, "TIME",
           "How long workers have until they are part of the\ncluster; default 2m");
 }

@@ -18,7 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLookAgain{1000};
-constexpr milliseconds kInstallTimeout{900'000};
 constexpr char kUploads[] = "/var/cache/strata-deploy";
 constexpr char kLoopback[] = "localhost,127.0.0.1,::1";
 
@@ -92,7 +91,7 @@ absl::Status Deployer::Install(const Machine& machine, const std::vector<std::st
             ->Run(machine,
                   absl::StrCat("set -e; mkdir -p -m 0755 ", kUploads, "; cat > ", file, "; echo '",
                                package.sha256, "  ", file, "' | sha256sum -c --quiet"),
-                  {.file = package.path, .timeout = kInstallTimeout})
+                  {.file = package.path, .timeout = times_.install_timeout})
             .status());
     files.push_back(file);
     absl::StrAppend(&noted, "echo ", package.sha256, " > ", kDeployedDir, "/", name, ".sha256\n");
@@ -108,7 +107,7 @@ absl::Status Deployer::Install(const Machine& machine, const std::vector<std::st
             absl::StrCat("set -e; export DEBIAN_FRONTEND=noninteractive\n", install,
                          " || { apt-get update -q; ", install, "; }\nmkdir -p ", kDeployedDir, "\n",
                          noted, "rm -f ", absl::StrJoin(files, " "), "\n"),
-            {.timeout = kInstallTimeout})
+            {.timeout = times_.install_timeout})
       .status();
 }
 

@@ -27,6 +27,8 @@ struct DeployTimes {
   std::chrono::milliseconds join_timeout{120'000};
   // How long models have to leave a node before it is replaced.
   std::chrono::milliseconds drain_timeout{300'000};
+  // How long a package may take to be copied, and to be installed.
+  std::chrono::milliseconds install_timeout{900'000};
 };
 
 // One thread. What is handed in outlives it. Errors are those of Shell, and where said.

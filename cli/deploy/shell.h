@@ -33,8 +33,9 @@ class Shell {
 
 // By the program ssh, with its own configuration, keys and known hosts; never with a password,
 // which nobody could type. Connections are kept for a minute under `control_dir`, a folder that
-// this user alone can read.
-std::unique_ptr<Shell> MakeSshShell(const std::string& control_dir);
+// this user alone can read; a machine has `connect_timeout`, in whole seconds, to answer.
+std::unique_ptr<Shell> MakeSshShell(const std::string& control_dir,
+                                    std::chrono::seconds connect_timeout);
 
 }  // namespace strata::deploy
 

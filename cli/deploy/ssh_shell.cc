@@ -25,7 +25,8 @@ std::string EndOf(const std::string& text) {
 
 class SshShell : public Shell {
  public:
-  explicit SshShell(std::string control_dir) : control_dir_(std::move(control_dir)) {}
+  SshShell(std::string control_dir, std::chrono::seconds connect_timeout)
+      : control_dir_(std::move(control_dir)), connect_timeout_(connect_timeout) {}
 
   absl::StatusOr<std::string> Run(const Machine& machine, const std::string& script,
                                   const ShellInput& input) override {
@@ -34,7 +35,7 @@ class SshShell : public Shell {
         "-o",
         "BatchMode=yes",
         "-o",
-        "ConnectTimeout=10",
+        absl::StrCat("ConnectTimeout=", connect_timeout_.count()),
         "-o",
         "ServerAliveInterval=10",
         "-o",
@@ -79,12 +80,14 @@ class SshShell : public Shell {
 
  private:
   const std::string control_dir_;
+  const std::chrono::seconds connect_timeout_;
 };
 
 }  // namespace
 
-std::unique_ptr<Shell> MakeSshShell(const std::string& control_dir) {
-  return std::make_unique<SshShell>(control_dir);
+std::unique_ptr<Shell> MakeSshShell(const std::string& control_dir,
+                                    std::chrono::seconds connect_timeout) {
+  return std::make_unique<SshShell>(control_dir, connect_timeout);
 }
 
 }  // namespace strata::deploy
