@@ -1,18 +1,26 @@
 // strata model load, move, unload, resize; strata plan.
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <system_error>
 
+#include "absl/strings/match.h"
 #include "cli/command.h"
 #include "cli/documents.h"
+#include "cli/machines_file.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/tables.h"
+#include "common/names.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
+#include "strata/v1/planning.pb.h"
 
 namespace strata::cli {
 namespace {
@@ -194,18 +202,70 @@ absl::Status Unload(const Context& context, const std::string& model, bool force
   return absl::OkStatus();
 }
 
+struct PlanCommand {
+  std::string model;
+  std::string machines;
+  PlacementOptions placement;
+};
+
+absl::StatusOr<std::string> ReadWhole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in.good() || text.empty()) {
+    return Error(absl::StatusCode::kNotFound, "FILE_FAILED", "cannot read " + path)
+        .Hint("name a file that is there");
+  }
+  return text;
+}
+
+absl::Status PlanForMachines(const Context& context, const PlanCommand& command) {
+  v1::PlanMachinesRequest request;
+  RETURN_IF_ERROR(command.placement.Apply(request.mutable_options()));
+  ASSIGN_OR_RETURN(const std::string machines, ReadWhole(command.machines));
+  RETURN_IF_ERROR(ReadMachines(machines, command.machines, &request));
+  const bool by_path =
+      command.model.find('/') != std::string::npos || absl::EndsWith(command.model, ".json");
+  if (by_path) {
+    std::error_code ignored;
+    const std::filesystem::path path = command.model;
+    ASSIGN_OR_RETURN(
+        *request.mutable_config_json(),
+        ReadWhole(std::filesystem::is_directory(path, ignored) ? (path / "config.json").string()
+                                                               : path.string()));
+  } else {
+    request.set_model(command.model);
+  }
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  return ShowPlan(context, client->PlanMachines(request));
+}
+
+absl::Status Plan(const Context& context, const PlanCommand& command) {
+  if (!command.machines.empty()) {
+    return PlanForMachines(context, command);
+  }
+  if (const absl::Status named = CheckModelName(command.model); !named.ok()) {
+    return UsageError("MODEL: " + std::string(named.message()));
+  }
+  v1::LoadOptions options;
+  RETURN_IF_ERROR(command.placement.Apply(&options));
+  ASSIGN_OR_RETURN(const auto client, context.Connect());
+  return ShowPlan(context, client->PlanModel(command.model, options));
+}
+
 void AddPlanCommand(CommandTree* tree) {
-  auto command = std::make_shared<LoadCommand>();
+  auto command = std::make_shared<PlanCommand>();
   CLI::App* app = tree->AddLeaf(
       tree->root(), "plan", "Say what `model load` would do and why, and change nothing",
-      "  strata plan recall\n  strata plan recall --goal throughput --nodes a,b --json",
-      [command](Context& context) -> absl::Status {
-        v1::LoadOptions options;
-        RETURN_IF_ERROR(command->placement.Apply(&options));
-        ASSIGN_OR_RETURN(const auto client, context.Connect());
-        return ShowPlan(context, client->PlanModel(command->model, options));
-      });
-  AddModelName(app, "MODEL", &command->model, "A registered model");
+      "  strata plan recall\n  strata plan recall --goal throughput --nodes a,b --json\n"
+      "  strata plan ./llama-70b/config.json --quantize int4 --machines machines.toml\n"
+      "With --machines it is about machines that need not be there, and about a model of which\n"
+      "there may be a config.json alone.",
+      [command](Context& context) { return Plan(context, *command); });
+  AddRequired(
+      app, "MODEL", &command->model,
+      "A registered model; with --machines also the\npath of a config.json, or of its folder");
+  AddText(app, "--machines", &command->machines, "FILE",
+          "Plan for the machines of this file (docs/PLANNING.md)\nin place of the cluster's");
   command->placement.AddTo(app);
 }
 

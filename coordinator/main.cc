@@ -45,6 +45,7 @@
 #include "coordinator/service/calls/joining_desk.h"
 #include "coordinator/service/calls/joining_service.h"
 #include "coordinator/service/calls/membership_service.h"
+#include "coordinator/service/calls/planning_service.h"
 #include "coordinator/service/calls/refusals.h"
 #include "coordinator/service/constraints/answer_constraints.h"
 #include "coordinator/service/offline/offline.h"
@@ -246,6 +247,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
       {.threads = f.join_threads, .waiting = static_cast<size_t>(f.max_waiting_joins)});
   CertificateServiceImpl certificates(&coordinator, &desk, &audit);
   AuditServiceImpl audit_calls(&coordinator, &audit);
+  PlanningServiceImpl planning(&coordinator, &audit);
   DoctorServiceImpl doctor(&coordinator, &transport, &refusals,
                            {.examine = ExamineOptionsOf(f),
                             .metrics = [&] { return http_backend->MetricsText(); },
@@ -253,7 +255,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   ASSIGN_OR_RETURN(const auto server,
                    RpcServer::Start(transport, f.listen,
                                     {&inference, &admin, &membership, &links, &tokens, &audit_calls,
-                                     &doctor, &certificates}));
+                                     &doctor, &certificates, &planning}));
   desk.SetEndCalls([&server] { return server->EndRevokedCalls(); });
   const auto keeper = KeepOwnCertificate(f, transport, &desk);
   std::unique_ptr<RpcServer> join_server;

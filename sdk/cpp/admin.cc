@@ -133,6 +133,15 @@ absl::StatusOr<v1::Plan> Client::PlanModel(std::string_view model, const v1::Loa
   return std::move(*response.mutable_plan());
 }
 
+absl::StatusOr<v1::Plan> Client::PlanMachines(const v1::PlanMachinesRequest& request,
+                                              const CallOptions& call) {
+  ASSIGN_OR_RETURN(v1::PlanMachinesResponse response,
+                   (impl_->Unary<v1::PlanMachinesResponse>(call, [&](auto* context, auto* answer) {
+                     return impl_->planning().PlanMachines(context, request, answer);
+                   })));
+  return std::move(*response.mutable_plan());
+}
+
 absl::Status Client::UnloadModel(std::string_view model, bool force, const CallOptions& call) {
   v1::UnloadModelRequest request;
   request.set_model(std::string(model));

@@ -66,7 +66,8 @@ Client::Impl::Impl(ClientOptions options, const Transport& transport, std::strin
       tokens_(v1::TokenService::NewStub(channel_)),
       audit_(v1::AuditService::NewStub(channel_)),
       doctor_(v1::DoctorService::NewStub(channel_)),
-      certificates_(v1::CertificateService::NewStub(channel_)) {}
+      certificates_(v1::CertificateService::NewStub(channel_)),
+      planning_(v1::PlanningService::NewStub(channel_)) {}
 
 absl::StatusOr<std::shared_ptr<Client::Impl>> Client::Impl::Make(const ClientOptions& options) {
   ASSIGN_OR_RETURN(const HostPort address, ParseDialled(options.coordinator));

@@ -22,6 +22,7 @@
 #include "strata/v1/diagnosis.grpc.pb.h"
 #include "strata/v1/inference.grpc.pb.h"
 #include "strata/v1/joining.grpc.pb.h"
+#include "strata/v1/planning.grpc.pb.h"
 
 namespace strata::sdk {
 
@@ -38,6 +39,7 @@ class Client::Impl {
   v1::AuditService::Stub& audit() { return *audit_; }
   v1::DoctorService::Stub& doctor() { return *doctor_; }
   v1::CertificateService::Stub& certificates() { return *certificates_; }
+  v1::PlanningService::Stub& planning() { return *planning_; }
 
   // Waits until the channel is connected. UNAVAILABLE, COORDINATOR_UNREACHABLE when it was not for
   // `patience`, or at once when the address refuses connections and `patient` is false.
@@ -107,6 +109,7 @@ class Client::Impl {
   const std::unique_ptr<v1::AuditService::Stub> audit_;
   const std::unique_ptr<v1::DoctorService::Stub> doctor_;
   const std::unique_ptr<v1::CertificateService::Stub> certificates_;
+  const std::unique_ptr<v1::PlanningService::Stub> planning_;
 };
 
 // The end of a call that begins now, or none.

@@ -59,6 +59,7 @@ class ModelCheck;
 class ModelProgress;
 class Node;
 class Plan;
+class PlanMachinesRequest;
 class PullModelRequest;
 class RemoveNodeResponse;
 class RevokeCertificatesRequest;
@@ -391,6 +392,9 @@ class Client {
 
   absl::StatusOr<v1::Plan> PlanModel(std::string_view model, const v1::LoadOptions& options,
                                      const CallOptions& call = {});
+  // A plan for machines that need not exist.
+  absl::StatusOr<v1::Plan> PlanMachines(const v1::PlanMachinesRequest& request,
+                                        const CallOptions& call = {});
   // Returns when the model is ready (or, with `detach`, planned). Ending the call early does not
   // stop the load.
   absl::Status LoadModel(const v1::LoadModelRequest& request, const LoadProgressFn& progress,

@@ -93,6 +93,20 @@ absl::StatusOr<v1::Plan> ModelLoads::Plan(const std::string& name, const v1::Loa
   return MakePlanFor(*model, complete);
 }
 
+absl::StatusOr<v1::Plan> ModelLoads::PlanOn(const std::string& name, const v1::LoadOptions& options,
+                                            PlannerCluster machines) {
+  ASSIGN_OR_RETURN(const auto model, models_->Get(name));
+  return PlanOn(*model, options, std::move(machines));
+}
+
+absl::StatusOr<v1::Plan> ModelLoads::PlanOn(const ModelRuntime& model,
+                                            const v1::LoadOptions& options,
+                                            PlannerCluster machines) const {
+  ASSIGN_OR_RETURN(const v1::LoadOptions complete,
+                   CompleteLoadOptions(model, options_.defaults, options));
+  return ChoosePlacement(model, complete, std::move(machines), options_.deployment.step_timeout);
+}
+
 absl::StatusOr<v1::Plan> ModelLoads::Load(const std::string& name, const v1::LoadOptions& options) {
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
   ASSIGN_OR_RETURN(const v1::LoadOptions complete,

@@ -53,6 +53,12 @@ class ModelLoads {
   // many calls wait.
 
   absl::StatusOr<v1::Plan> Plan(const std::string& name, const v1::LoadOptions& options);
+  // The plan for other machines than those of the cluster; by a model itself, of one that need not
+  // be registered. Waits for nothing.
+  absl::StatusOr<v1::Plan> PlanOn(const std::string& name, const v1::LoadOptions& options,
+                                  PlannerCluster machines);
+  absl::StatusOr<v1::Plan> PlanOn(const ModelRuntime& model, const v1::LoadOptions& options,
+                                  PlannerCluster machines) const;
   // Places and begins to load; answers with the plan. Progress says how it goes on.
   absl::StatusOr<v1::Plan> Load(const std::string& name, const v1::LoadOptions& options);
   // Progress of the newest load; the error that ended it.
