@@ -28,7 +28,8 @@ Deployment::Deployment(uint64_t id, std::shared_ptr<const DeployedModel> model, 
                  .use_epoch = [this](uint64_t epoch) { return UseEpoch(epoch); },
                  .skip_to = [this](uint64_t epoch) { SkipTo(epoch); },
                  .may_move = [this] { return MayLeaveBroken(); },
-                 .linked = [this](uint64_t epoch) { OnLinked(epoch); }}) {
+                 .linked = [this](uint64_t epoch) { OnLinked(epoch); },
+                 .linked_ahead = [this](const absl::Status& status) { OnLinkedAhead(status); }}) {
   AwaitNodes(options_.placement_grace);
 }
 
@@ -273,14 +274,16 @@ std::vector<Waiting> Deployment::Waits() const {
   Waiting wait;
   wait.model = model()->name;
   wait.since = state_since_;
-  if (Loads(phase_) || prepares()) {
+  if (Loads(phase_) || LoadsNext()) {
     return prepares() ? next_loads_.Waits() : loads_.Waits();
   }
-  if (phase_ == DeploymentPhase::kLinking || phase_ == DeploymentPhase::kRelinking) {
-    for (const std::string& node : pipeline_.UnfencedNodes()) {
+  if (phase_ == DeploymentPhase::kLinking || phase_ == DeploymentPhase::kRelinking || prepares()) {
+    for (const std::string& node :
+         prepares() ? pipeline_.UnlinkedAhead() : pipeline_.UnfencedNodes()) {
       wait.what = "node " + node + " to link its stage of model " + model()->name;
       wait.node = node;
-      wait.limit = options_.step_timeout + options_.recovery_timeout;
+      wait.limit =
+          options_.step_timeout + (prepares() ? nanoseconds(0) : options_.recovery_timeout);
       wait.hint = "see the log of strata-worker on " + node + ", and `strata node show " + node +
                   "` for its links";
       waits.push_back(wait);
@@ -304,8 +307,11 @@ std::optional<TimePoint> Deployment::NextWake() const {
   if (Loads(phase_)) {
     at(loads_.NextLate());
   }
-  if (prepares()) {
+  if (LoadsNext()) {
     at(next_loads_.NextLate());
+  }
+  if (ahead_ != 0) {
+    at(pipeline_.links_ahead() ? ahead_until_ : host_->Now());
   }
   if (phase_ == DeploymentPhase::kFailed) {
     at(retry_.due());
@@ -326,12 +332,13 @@ void Deployment::Tick(TimePoint now) {
       LoadFailed(late);
     }
   }
-  if (prepares()) {
+  if (LoadsNext()) {
     if (const absl::Status late = next_loads_.Late(now); !late.ok()) {
       AbandonMove(late);
     }
   }
   pipeline_.Tick(now);
+  TickAhead(now);
   if (const absl::Status broken = pipeline_.TakeBroken(); !broken.ok()) {
     AwaitOthers(broken);
   }

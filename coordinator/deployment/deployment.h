@@ -160,7 +160,13 @@ class Deployment : public PlacedModel {
   // Loads the plan beside what serves.
   void Prepare(const v1::Plan& plan);
   void OnPreparedProgress(const std::string& node, const v1::LoadProgress& progress);
-  // All of it is loaded: it takes the place of what serves.
+  // All of it is loaded: its links are opened ahead, where all its workers know of that. Then it
+  // takes the place of what serves.
+  void LinkAhead();
+  void OnLinkedAhead(const absl::Status& status);
+  // What serves had a fault, which has closed the links: requests wait anyhow. Or they take too
+  // long.
+  void TickAhead(TimePoint now);
   void Switch();
   // It is given up because of `why`; what serves goes on.
   void AbandonMove(const absl::Status& why);
@@ -168,6 +174,8 @@ class Deployment : public PlacedModel {
   void AbandonMoveTo(const std::string& node, const std::string& because);
   // Takes it off its workers, if there is one.
   void DropMove();
+  // PlacedModel::next loads; it is not linked yet.
+  bool LoadsNext() const { return prepares() && ahead_ == 0; }
   // A move failed because of `why`, or a placement broke: other nodes, without the one that it
   // names.
   void AwaitOthers(const absl::Status& why);
@@ -191,6 +199,9 @@ class Deployment : public PlacedModel {
   std::set<std::string> drained_;  // Nodes with layers of it.
   absl::Status move_problem_;
   TimePoint state_since_{};  // Of kWaiting, and of linking.
+  // While links are opened ahead: for which epoch (0: they are not), and until when.
+  uint64_t ahead_ = 0;
+  TimePoint ahead_until_{};
   LoadRetry retry_;
   PlacementSearch search_;
   BetterSearch better_;

@@ -48,6 +48,8 @@ class DeploymentHost {
       std::function<void(const absl::Status& status)> on_broken) = 0;
   // What the node advertises.
   virtual std::string AddressOf(const std::string& node) const = 0;
+  // Whether its worker knows Fence.ahead.
+  virtual bool LinksAhead(const std::string& node) const = 0;
   virtual uint64_t coordinator_incarnation() const = 0;
   // Records what Deployment::Record gives, soon and without waiting for it: Deployment::OnRecorded
   // tells.

@@ -149,7 +149,47 @@ void Deployment::OnPreparedProgress(const std::string& node, const v1::LoadProgr
     detail.set_node(node);
     AbandonMove(Annotate(StatusOf(detail), "node '" + node + "' cannot load its layers"));
   } else if (move_policy::MaySwitch(next_loads_.AllReady())) {
+    LinkAhead();
+  }
+}
+
+void Deployment::LinkAhead() {
+  if (ahead_ != 0) {
+    return;
+  }
+  for (const v1::PlanStage& stage : OnlyPipeline(*next()).stages()) {
+    if (!host_->LinksAhead(OnlyRank(stage).node())) {
+      Switch();
+      return;
+    }
+  }
+  ahead_ = EpochAhead();
+  ahead_until_ = host_->Now() + options_.step_timeout;
+  pipeline_.LinkAhead(ahead_, *next(), FencesAhead());
+}
+
+void Deployment::OnLinkedAhead(const absl::Status& status) {
+  if (status.ok()) {
     Switch();
+  } else {
+    AbandonMove(status);
+  }
+}
+
+void Deployment::TickAhead(TimePoint now) {
+  if (ahead_ == 0) {
+    return;
+  }
+  if (!pipeline_.links_ahead()) {
+    Switch();
+  } else if (now >= ahead_until_) {
+    const std::vector<std::string> missing = pipeline_.UnlinkedAhead();
+    const std::string node =
+        missing.empty() ? OnlyRank(OnlyPipeline(*next()).stages(0)).node() : missing.back();
+    AbandonMove(Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
+                      "node '" + node + "' did not link its stage in time")
+                    .Node(node)
+                    .Hint("`strata node list` names nodes that cannot be reached"));
   }
 }
 
@@ -160,10 +200,11 @@ void Deployment::Switch() {
     return;
   }
   const v1::Plan before = plan();
-  if (const absl::Status taken = TakeNext(); !taken.ok()) {
+  if (const absl::Status taken = TakeNext(pipeline_.links_ahead() ? ahead_ : 0); !taken.ok()) {
     AbandonMove(taken);
     return;
   }
+  ahead_ = 0;
   LogInfo({{"model", model()->name},
            {"deployment", id()},
            {"epoch", plan().epoch()},
@@ -206,6 +247,8 @@ void Deployment::DropMove() {
   if (next() != nullptr) {
     next_loads_.TakeBack();
     DropNext();
+    pipeline_.DropAhead();
+    ahead_ = 0;
   }
 }
 

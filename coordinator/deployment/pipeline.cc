@@ -33,7 +33,8 @@ Pipeline::Pipeline(const PlacedModel* placed, const DeploymentOptions& options,
       links_(placed->id(), placed->model()->name, options.step_timeout / 2, host,
              {.wanted = [this] { return engine_ != nullptr && events_.may_link(); },
               .linked = [this](uint64_t epoch) { OnLinked(epoch); },
-              .fault = [this](uint64_t epoch, const absl::Status& why) { OnFault(epoch, why); }}) {}
+              .fault = [this](uint64_t epoch, const absl::Status& why) { OnFault(epoch, why); },
+              .ahead = [this](const absl::Status& status) { events_.linked_ahead(status); }}) {}
 
 Pipeline::~Pipeline() {
   Stop(Error(absl::StatusCode::kUnavailable, "UNLOADED",
@@ -96,6 +97,7 @@ void Pipeline::LoseStages(const absl::Status& why, nanoseconds patience) {
 void Pipeline::Stop(const absl::Status& why) {
   broken_ = absl::OkStatus();
   links_.Drop();
+  links_.DropAhead();
   if (engine_ != nullptr) {
     engine_->Stop(why, host_->Now());
     LeaveEpoch();

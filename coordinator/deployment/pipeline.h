@@ -38,6 +38,8 @@ class Pipeline : public EngineHost {
     std::function<bool()> may_move;
     // All stages are linked in this epoch; before the engine hears of it.
     std::function<void(uint64_t epoch)> linked;
+    // The links of LinkAhead are all open; or why they are not. No other call of it is at work.
+    std::function<void(const absl::Status& status)> linked_ahead;
   };
   // `placed` and `host` outlive it.
   Pipeline(const PlacedModel* placed, const DeploymentOptions& options, DeploymentHost* host,
@@ -57,6 +59,14 @@ class Pipeline : public EngineHost {
   void LoseStages(const absl::Status& why, nanoseconds patience);
   // Requests fail with `why`. The engine is kept until the loop's next turn.
   void Stop(const absl::Status& why);
+  // StageLinks::OpenAhead: of another placement, for the epoch that Resume is to be called in. What
+  // goes wrong with the stages that serve ends it, too.
+  void LinkAhead(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences) {
+    links_.OpenAhead(epoch, plan, std::move(fences));
+  }
+  void DropAhead() { links_.DropAhead(); }
+  bool links_ahead() const { return links_.opens_ahead(); }
+  std::vector<std::string> UnlinkedAhead() const { return links_.UnlinkedAhead(); }
   // Engine::CheckFits, of a plan with the same stages.
   absl::Status CheckFits(const v1::Plan& plan) const;
 

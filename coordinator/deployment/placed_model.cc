@@ -124,14 +124,24 @@ void PlacedModel::PrepareNext(const v1::Plan& plan) {
   SkipTo(next_->epoch());
 }
 
-absl::Status PlacedModel::TakeNext() {
-  const uint64_t epoch = NextEpoch();
-  RETURN_IF_ERROR(epochs_.Use(epoch));
+uint64_t PlacedModel::EpochAhead() {
+  SkipTo(NextEpoch() + 1);
+  return skipped_;
+}
+
+std::vector<uint64_t> PlacedModel::LoadsOfNext() const {
   std::vector<uint64_t> loads;
   for (int i = 0; i < OnlyPipeline(*next_).stages_size(); ++i) {
     loads.push_back(StageStays(plan_, *next_, i) ? load_epochs_[static_cast<size_t>(i)]
                                                  : next_->epoch());
   }
+  return loads;
+}
+
+absl::Status PlacedModel::TakeNext(uint64_t ahead) {
+  const uint64_t epoch = ahead != 0 ? ahead : NextEpoch();
+  RETURN_IF_ERROR(epochs_.Use(epoch));
+  std::vector<uint64_t> loads = LoadsOfNext();
   plan_ = *std::exchange(next_, std::nullopt);
   plan_.set_epoch(epoch);
   load_epochs_ = std::move(loads);
@@ -140,17 +150,31 @@ absl::Status PlacedModel::TakeNext() {
   return absl::OkStatus();
 }
 
-std::vector<v1::Fence> PlacedModel::Fences() const {
-  const auto& stages = OnlyPipeline(plan_).stages();
+std::vector<v1::Fence> PlacedModel::FencesOf(const v1::Plan& plan,
+                                             const std::vector<uint64_t>& loads,
+                                             bool with_next) const {
+  const auto& stages = OnlyPipeline(plan).stages();
   std::vector<v1::Fence> fences;
   for (int i = 0; i < stages.size(); ++i) {
     v1::Fence& fence = fences.emplace_back();
     fence.set_deployment(id_);
-    fence.set_loaded_epoch(load_epochs_[static_cast<size_t>(i)]);
-    if (passes_on_anew_ && i + 1 < stages.size()) {
-      fence.mutable_next()->set_node(RankOf(i + 1).node());
-      fence.mutable_next()->set_incarnation(RankOf(i + 1).incarnation());
+    fence.set_loaded_epoch(loads[static_cast<size_t>(i)]);
+    if (with_next && i + 1 < stages.size()) {
+      fence.mutable_next()->set_node(OnlyRank(stages[i + 1]).node());
+      fence.mutable_next()->set_incarnation(OnlyRank(stages[i + 1]).incarnation());
     }
+  }
+  return fences;
+}
+
+std::vector<v1::Fence> PlacedModel::Fences() const {
+  return FencesOf(plan_, load_epochs_, passes_on_anew_);
+}
+
+std::vector<v1::Fence> PlacedModel::FencesAhead() const {
+  std::vector<v1::Fence> fences = FencesOf(*next_, LoadsOfNext(), true);
+  for (v1::Fence& fence : fences) {
+    fence.set_ahead(true);
   }
   return fences;
 }

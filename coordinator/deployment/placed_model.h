@@ -45,6 +45,9 @@ class PlacedModel {
   const v1::Plan* next() const { return next_.has_value() ? &*next_ : nullptr; }
   // What the worker of each stage is told when an epoch begins, less that epoch and addresses.
   std::vector<v1::Fence> Fences() const;
+  // What the workers of `next` are told to open its links ahead of the epoch in which it takes this
+  // one's place, likewise.
+  std::vector<v1::Fence> FencesAhead() const;
   // Of a stage with one layer alone and KV for one sequence of so many tokens, `rows` at once, as
   // ComputeLayers has it: weights and numerics are the placed model's.
   v1::Load MakeLayerLoad(uint32_t layer, uint32_t tokens, uint32_t rows) const;
@@ -70,6 +73,8 @@ class PlacedModel {
   PlacedModel& operator=(const PlacedModel&) = delete;
 
   // Epochs. All of them: why the epoch may not be used, though it is the plan's now.
+  // An epoch for links that are opened ahead: none that a fault of this placement uses first.
+  uint64_t EpochAhead();
   // A new one, on nodes whose incarnations are these, by name.
   absl::Status Renew(const std::map<std::string, uint64_t>& incarnations);
   absl::Status UseEpoch(uint64_t epoch);
@@ -81,10 +86,11 @@ class PlacedModel {
   void Replace(const v1::Plan& plan);
 
   // Another placement beside this one, in an epoch that nothing else has. It is given up, or takes
-  // this one's place in a new epoch; that may fail for want of one, and then changes nothing.
+  // this one's place in a new epoch: `ahead`, unless that is 0. That may fail for want of one, and
+  // then changes nothing.
   void PrepareNext(const v1::Plan& plan);
   void DropNext() { next_.reset(); }
-  absl::Status TakeNext();
+  absl::Status TakeNext(uint64_t ahead);
 
   // A change of KV on the same nodes and layers, in a new epoch: begun, kept, undone in another
   // epoch, or given up where it is. Begin and undo may fail for want of an epoch, and then change
@@ -103,6 +109,10 @@ class PlacedModel {
   };
 
   uint64_t NextEpoch() const;
+  // Of the stages of `next`: the epochs of their Loads.
+  std::vector<uint64_t> LoadsOfNext() const;
+  std::vector<v1::Fence> FencesOf(const v1::Plan& plan, const std::vector<uint64_t>& loads,
+                                  bool with_next) const;
   // All stages are loaded in the plan's epoch.
   void LoadsAnew();
 

@@ -20,16 +20,40 @@ void StageLinks::Drop() {
 void StageLinks::Begin(uint64_t epoch) {
   epoch_ = epoch;
   first_.reset();
+  if (IsAhead(epoch)) {
+    first_ = std::move(ahead_->first);
+    first_epoch_ = epoch;
+    results_ = ahead_->results;
+    results_epoch_ = epoch;
+  }
+  ahead_.reset();
 }
 
 void StageLinks::Fence(const v1::Plan& plan, std::vector<v1::Fence> fences) {
   unfenced_.clear();
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    unfenced_.insert(OnlyRank(stage).node());
+  }
+  SendFences(epoch_, plan, std::move(fences));
+  LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch_}}, "fence");
+}
+
+void StageLinks::OpenAhead(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences) {
+  ahead_ = Ahead{.epoch = epoch, .plan = plan};
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    ahead_->unlinked.insert(OnlyRank(stage).node());
+  }
+  SendFences(epoch, plan, std::move(fences));
+  LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch}},
+          "links are opened ahead");
+}
+
+void StageLinks::SendFences(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences) {
   // From the last one on, so that a link that a stage opens finds the next one fenced.
   for (size_t i = fences.size(); i-- > 0;) {
     const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i)));
-    unfenced_.insert(rank.node());
     v1::Fence& fence = fences[i];
-    fence.set_epoch(epoch_);
+    fence.set_epoch(epoch);
     if (fence.has_next()) {
       fence.mutable_next()->set_address(host_->AddressOf(fence.next().node()));
     }
@@ -37,7 +61,6 @@ void StageLinks::Fence(const v1::Plan& plan, std::vector<v1::Fence> fences) {
     *message.mutable_fence() = std::move(fence);
     host_->SendToNode(rank.node(), rank.incarnation(), std::move(message));
   }
-  LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch_}}, "fence");
 }
 
 std::vector<std::string> StageLinks::Unfenced(const v1::Plan& plan) const {
@@ -53,8 +76,36 @@ std::vector<std::string> StageLinks::Unfenced(const v1::Plan& plan) const {
   return nodes;
 }
 
+std::vector<std::string> StageLinks::UnlinkedAhead() const {
+  std::vector<std::string> nodes;
+  if (!ahead_.has_value()) {
+    return nodes;
+  }
+  for (const v1::PlanStage& stage : OnlyPipeline(ahead_->plan).stages()) {
+    if (ahead_->unlinked.contains(OnlyRank(stage).node())) {
+      nodes.push_back(OnlyRank(stage).node());
+    }
+  }
+  return nodes;
+}
+
+void StageLinks::OnAheadAck(const std::string& node, const v1::FenceAck& ack) {
+  if (!IsAhead(ack.epoch())) {
+    return;
+  }
+  if (ack.has_error()) {
+    events_.ahead(Annotate(StatusOf(ack.error()), "node '" + node + "' cannot link its stage"));
+  } else if (ahead_->unlinked.erase(node) > 0 && ahead_->unlinked.empty()) {
+    OpenFirst(ack.epoch(), ahead_->plan);
+  }
+}
+
 void StageLinks::OnFenceAck(const std::string& node, const v1::FenceAck& ack,
                             const v1::Plan& plan) {
+  if (ack.ahead()) {
+    OnAheadAck(node, ack);
+    return;
+  }
   if (ack.has_error()) {
     // Also of an older epoch: why that one could not be linked.
     last_fault_ = StatusOf(ack.error());
@@ -66,7 +117,12 @@ void StageLinks::OnFenceAck(const std::string& node, const v1::FenceAck& ack,
     events_.fault(ack.epoch(), StatusOf(ack.error()));
     return;
   }
-  if (unfenced_.erase(node) > 0 && unfenced_.empty()) {
+  if (unfenced_.erase(node) == 0 || !unfenced_.empty()) {
+    return;
+  }
+  if (first_ != nullptr) {
+    events_.linked(ack.epoch());
+  } else {
     OpenFirst(ack.epoch(), plan);
   }
 }
@@ -93,12 +149,31 @@ void StageLinks::OpenFirst(uint64_t epoch, const v1::Plan& plan) {
       },
       [this, epoch, alive = alive_](const absl::Status& status) {
         if (*alive) {
-          events_.fault(epoch, status);
+          OnFirstBroken(epoch, status);
         }
       });
 }
 
+void StageLinks::OnFirstBroken(uint64_t epoch, const absl::Status& status) {
+  if (IsAhead(epoch)) {
+    events_.ahead(status);
+  } else {
+    events_.fault(epoch, status);
+  }
+}
+
+void StageLinks::OnFirstAhead(absl::StatusOr<std::unique_ptr<StepLink>> link) {
+  if (link.ok()) {
+    ahead_->first = *std::move(link);
+  }
+  events_.ahead(link.status());
+}
+
 void StageLinks::OnFirst(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link) {
+  if (IsAhead(epoch)) {
+    OnFirstAhead(std::move(link));
+    return;
+  }
   if (!events_.wanted() || epoch != epoch_) {
     return;
   }
@@ -119,19 +194,25 @@ void StageLinks::Send(StepMessage step) {
 }
 
 std::optional<uint64_t> StageLinks::AcceptResults(const v1::LinkOpen& open, const v1::Plan& plan) {
-  const v1::PlanPipeline& pipeline = OnlyPipeline(plan);
+  const bool ahead = IsAhead(open.epoch());
+  const v1::PlanPipeline& pipeline = OnlyPipeline(ahead ? ahead_->plan : plan);
   const int last = pipeline.stages_size() - 1;
   const v1::PlanRank& rank = OnlyRank(pipeline.stages(last));
-  if (open.epoch() != epoch_ || open.to_stage() != static_cast<uint32_t>(last + 1) ||
+  if ((open.epoch() != epoch_ && !ahead) || open.to_stage() != static_cast<uint32_t>(last + 1) ||
       open.from_node() != rank.node() || open.from_incarnation() != rank.incarnation()) {
     return std::nullopt;
   }
+  if (ahead) {
+    return ahead_->results = ++results_taken_;
+  }
   results_epoch_ = open.epoch();
-  return ++results_;
+  return results_ = ++results_taken_;
 }
 
 void StageLinks::OnResultsClosed(uint64_t link, const absl::Status& status) {
-  if (link == results_) {
+  if (ahead_.has_value() && link == ahead_->results) {
+    ahead_->results = 0;  // The last stage opens another one with the fence.
+  } else if (link == results_) {
     events_.fault(results_epoch_, status);
   }
 }

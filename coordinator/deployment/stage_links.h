@@ -30,6 +30,8 @@ class StageLinks {
     std::function<bool()> wanted;                // Whether somebody waits for links at all.
     std::function<void(uint64_t epoch)> linked;  // All stages are fenced, the first is dialled.
     std::function<void(uint64_t epoch, const absl::Status& why)> fault;
+    // The links of OpenAhead are all open; or why they are not.
+    std::function<void(const absl::Status& status)> ahead;
   };
   // A link that is not open after `open_timeout` is a fault. `host` outlives the links.
   StageLinks(uint64_t deployment, std::string model, nanoseconds open_timeout, DeploymentHost* host,
@@ -51,6 +53,15 @@ class StageLinks {
   void Drop();
   // Begins the epoch without a word to the workers: ends the link to the first stage.
   void Begin(uint64_t epoch);
+  // Has the workers of another placement open links for `epoch`, a newer one, beside those in use,
+  // and dials its first stage. That epoch finds them open when it begins; another one that begins
+  // ends what there is of them here, as does DropAhead, and the workers' next fence the rest.
+  // `fences`: PlacedModel::FencesAhead.
+  void OpenAhead(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences);
+  void DropAhead() { ahead_.reset(); }
+  // Since OpenAhead, until they are found or ended; who has not opened his, in the order of stages.
+  bool opens_ahead() const { return ahead_.has_value(); }
+  std::vector<std::string> UnlinkedAhead() const;
   // Has the plan's workers fence the epoch that was begun: PlacedModel::Fences.
   void Fence(const v1::Plan& plan, std::vector<v1::Fence> fences);
   // Who has not acknowledged, in the order of stages; once all have, and the first stage is not
@@ -71,8 +82,21 @@ class StageLinks {
   void ForgetFault() { last_fault_ = absl::OkStatus(); }
 
  private:
+  struct Ahead {
+    uint64_t epoch = 0;
+    v1::Plan plan = {};
+    std::set<std::string> unlinked = {};
+    std::unique_ptr<StepLink> first = nullptr;
+    uint64_t results = 0;  // The number of the results link; 0: none.
+  };
+
+  bool IsAhead(uint64_t epoch) const { return ahead_.has_value() && ahead_->epoch == epoch; }
+  void SendFences(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences);
+  void OnAheadAck(const std::string& node, const v1::FenceAck& ack);
   void OpenFirst(uint64_t epoch, const v1::Plan& plan);
   void OnFirst(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link);
+  void OnFirstAhead(absl::StatusOr<std::unique_ptr<StepLink>> link);
+  void OnFirstBroken(uint64_t epoch, const absl::Status& status);
 
   const uint64_t deployment_;
   const std::string model_;
@@ -85,6 +109,8 @@ class StageLinks {
   std::set<std::string> unfenced_;
   std::unique_ptr<StepLink> first_;
   uint64_t first_epoch_ = 0;
+  std::optional<Ahead> ahead_;
+  uint64_t results_taken_ = 0;  // Results links, of which each has a number.
   uint64_t results_ = 0;        // Number of the newest.
   uint64_t results_epoch_ = 0;  // Its epoch.
   // Tells callbacks that come later whether this is still alive.

@@ -109,6 +109,7 @@ enum class Rule {
   kMovedFromLeaving,
   kMovedToBetter,
   kSwitched,
+  kLinksAhead,
   kMoveAbandoned,
   kFoundNoPlace,
   kResizeRefused,

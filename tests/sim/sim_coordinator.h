@@ -87,6 +87,7 @@ class SimCoordinator : private DeploymentHost {
                 std::function<void(absl::StatusOr<std::unique_ptr<StepLink>> link)> on_opened,
                 std::function<void(const absl::Status& status)> on_broken) override;
   std::string AddressOf(const std::string& node) const override { return node; }
+  bool LinksAhead(const std::string&) const override { return true; }
   uint64_t coordinator_incarnation() const override { return incarnation_; }
   void RecordLater(uint64_t deployment) override;
   void OnPlacement(uint64_t, const v1::Plan&, bool, bool) override {}

@@ -98,6 +98,15 @@ void SimStage::After(nanoseconds delay, const std::function<void(SimStage*)>& wh
 // ---- Fences and links.
 
 void SimStage::Fence(const v1::Fence& fence) {
+  if (fence.ahead()) {
+    if (epochs_.ahead_inbound() != 0) {
+      EndInbound(ahead_inbound_, absl::CancelledError("links of another epoch are opened ahead"));
+    }
+    ahead_next_ = fence.has_next() ? MachineOf(fence.next().node()) : next_;
+    epochs_.OpenAhead(fence.epoch(), fence.has_next() ? &fence.next() : nullptr);
+    Drive();
+    return;
+  }
   if (fence.has_next()) {
     next_ = MachineOf(fence.next().node());
     next_incarnation_ = fence.next().incarnation();
@@ -136,11 +145,19 @@ void SimStage::Drive() {
 void SimStage::Begin(const FenceStep& step) {
   if (step.clears) {
     queue_.Clear();
+    if (!step.adopts_inbound && ahead_inbound_.epoch() != 0) {
+      EndInbound(ahead_inbound_, step.why);
+      ahead_inbound_.Clear();
+    }
   }
   if (step.ended != 0) {
-    EndInbound(step.why);
+    EndInbound(inbound_, step.why);
   }
   fencing_ = step.epoch;
+  adopts_inbound_ = step.adopts_inbound;
+  if (step.adopts_onward) {
+    world().Count(Rule::kLinksAhead);
+  }
   if (!queue_.at_hand()) {
     FenceRunner();
   }
@@ -149,18 +166,23 @@ void SimStage::Begin(const FenceStep& step) {
 void SimStage::FenceRunner() {
   const uint64_t epoch = *std::exchange(fencing_, std::nullopt);
   epochs_.OnBegun(runner_.Fence(epoch), world().now());
+  if (std::exchange(adopts_inbound_, false)) {
+    inbound_ = std::exchange(ahead_inbound_, v1::LinkOpen());
+  }
 }
 
 void SimStage::Dial(const FenceStep& step) {
   const uint64_t dial = ++dials_;
-  auto answer = [network = life_.cluster->network, from = life_.machine, next = next_,
+  const Machine next_machine = step.ahead ? ahead_next_ : next_;
+  auto answer = [network = life_.cluster->network, from = life_.machine, next = next_machine,
                  reach = reach_, dial](const absl::Status& status) {
     network->SendControl(next, from, [reach, dial, status] {
       reach([dial, status](SimStage* stage) { stage->OnDialed(dial, status); });
     });
   };
   life_.cluster->network->SendControl(
-      life_.machine, next_, [cluster = life_.cluster, next = next_, open = step.open, answer] {
+      life_.machine, next_machine,
+      [cluster = life_.cluster, next = next_machine, open = step.open, answer] {
         if (next != kCoordinatorMachine) {
           cluster->worker(next)->Accept(open, answer);
           return;
@@ -188,7 +210,7 @@ void SimStage::OnDialed(uint64_t dial, const absl::Status& status) {
 }
 
 void SimStage::OnOnwardBroken(uint64_t epoch, const absl::Status& status) {
-  if (epochs_.MaySend(epoch).ok()) {
+  if (epochs_.MaySend(epoch).ok() || epochs_.HasAhead(epoch)) {
     Tell(epochs_.Fault(epoch, 0, status));
   }
 }
@@ -210,7 +232,8 @@ void SimStage::JudgeWaiting() {
       continue;
     }
     if (verdict.status.ok()) {
-      inbound_ = link.open;  // The sender of one that it replaces gave that up.
+      // The sender of one that it replaces gave that up.
+      (verdict.ahead ? ahead_inbound_ : inbound_) = link.open;
     }
     link.answer(verdict.status);
   }
@@ -219,24 +242,27 @@ void SimStage::JudgeWaiting() {
 void SimStage::BreakInbound(uint64_t epoch, const absl::Status& status) {
   if (epochs_.inbound() != 0 && epoch == epochs_.epoch()) {
     Tell(epochs_.OnInboundClosed(epochs_.inbound(), status));
-    EndInbound(status);
+    EndInbound(inbound_, status);
   }
 }
 
 // Its sender notices.
-void SimStage::EndInbound(const absl::Status& why) {
-  if (inbound_.from_node().empty()) {
+void SimStage::EndInbound(const v1::LinkOpen& inbound, const absl::Status& why) {
+  if (inbound.from_node().empty()) {
     return;  // The coordinator is told by the stage.
   }
-  SimWorker* sender = life_.cluster->worker(MachineOf(inbound_.from_node()));
+  SimWorker* sender = life_.cluster->worker(MachineOf(inbound.from_node()));
   life_.cluster->network->SendControl(
-      life_.machine, MachineOf(inbound_.from_node()),
-      [sender, open = inbound_, why] { sender->OnLinkBroken(open, why); });
+      life_.machine, MachineOf(inbound.from_node()),
+      [sender, open = inbound, why] { sender->OnLinkBroken(open, why); });
 }
 
 void SimStage::Stop() {
   if (epochs_.Stop() != 0) {
-    EndInbound(epochs_.Unloaded());
+    EndInbound(inbound_, epochs_.Unloaded());
+  }
+  if (ahead_inbound_.epoch() != 0) {
+    EndInbound(ahead_inbound_, epochs_.Unloaded());
   }
   queue_.Stop();
   JudgeWaiting();

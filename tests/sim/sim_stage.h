@@ -90,7 +90,7 @@ class SimStage {
   void Dial(const FenceStep& step);
   void OnDialed(uint64_t dial, const absl::Status& status);
   void JudgeWaiting();
-  void EndInbound(const absl::Status& why);
+  void EndInbound(const v1::LinkOpen& inbound, const absl::Status& why);
   void Tell(const std::optional<v1::LinkFault>& fault) const;
   void ComputeNext();
   void Compute(const StepMessage& frame);
@@ -104,6 +104,7 @@ class SimStage {
   const v1::Load load_;
   const StageSpec spec_;
   Machine next_;
+  Machine ahead_next_ = 0;  // Of links that are opened ahead.
   uint64_t next_incarnation_;
   const ReachFn reach_;
   StepClock clock_;
@@ -118,7 +119,9 @@ class SimStage {
   };
   std::vector<WaitingLink> waiting_;  // For the fences of their epochs.
   v1::LinkOpen inbound_;              // Whose link epochs_.inbound() is.
+  v1::LinkOpen ahead_inbound_;        // And epochs_.ahead_inbound().
   std::optional<uint64_t> fencing_;   // Begins once the step at hand is computed.
+  bool adopts_inbound_ = false;       // It does.
   uint64_t dials_ = 0;
   Queue queue_;
 };

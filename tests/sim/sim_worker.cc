@@ -161,6 +161,7 @@ void SimWorker::Register() {
   message.mutable_register_()->set_address(name_);
   message.mutable_register_()->set_numerics(kNumericsClass);
   message.mutable_register_()->set_loads_beside(true);
+  message.mutable_register_()->set_links_ahead(true);
   message.mutable_register_()->set_memory_bytes(1 << 20);  // More than any stage weighs.
   Say(std::move(message));
 }
@@ -370,8 +371,10 @@ void SimWorker::Accept(const v1::LinkOpen& open,
 
 void SimWorker::OnLinkBroken(const v1::LinkOpen& open, const absl::Status& why) {
   Reach(open.from_incarnation(), [this, open, why] {
-    if (SimStage* stage = Find(open.deployment()); stage != nullptr) {
-      stage->OnOnwardBroken(open.epoch(), why);
+    for (SimStage* stage : Loaded()) {
+      if (stage->deployment() == open.deployment()) {
+        stage->OnOnwardBroken(open.epoch(), why);
+      }
     }
   });
 }

@@ -123,16 +123,33 @@ void NodeStages::TakePlace(const v1::Fence& fence) {
   Retire(std::exchange(placed_[fence.deployment()], id), /*answers=*/false);
 }
 
-void NodeStages::OnFence(const v1::Fence& fence) {
-  TakePlace(fence);
+StageId NodeStages::LinkedAhead(const v1::Fence& fence) const {
+  const auto meant = [&](StageId id) {
+    return stages_.at(id).state == State::kLoaded &&
+           switch_policy::IsMeant(fence.loaded_epoch(), stages_.at(id).load.epoch());
+  };
+  const auto beside = beside_.find(fence.deployment());
+  if (beside != beside_.end() && meant(beside->second)) {
+    return beside->second;
+  }
   const StageId id = Loaded(fence.deployment());
+  return id != 0 && meant(id) ? id : 0;
+}
+
+void NodeStages::OnFence(const v1::Fence& fence) {
+  if (!fence.ahead()) {
+    TakePlace(fence);
+  }
+  const StageId id = fence.ahead() ? LinkedAhead(fence) : Loaded(fence.deployment());
   if (id != 0 && switch_policy::IsMeant(fence.loaded_epoch(), stages_.at(id).load.epoch())) {
+    stages_.at(id).ahead = fence.ahead() ? fence.epoch() : 0;
     host_->Fence(id, fence);
     return;
   }
   v1::WorkerMessage message;
   message.mutable_fence_ack()->set_deployment(fence.deployment());
   message.mutable_fence_ack()->set_epoch(fence.epoch());
+  message.mutable_fence_ack()->set_ahead(fence.ahead());
   *message.mutable_fence_ack()->mutable_error() = DetailOf(NotLoaded(fence.deployment()));
   host_->Say(std::move(message));
 }
@@ -271,6 +288,11 @@ absl::StatusOr<StageId> NodeStages::Reaches(const v1::LinkOpen& open) const {
   const StageId id = Loaded(open.deployment());
   if (id == 0) {
     return NotLoaded(open.deployment());
+  }
+  if (const auto beside = beside_.find(open.deployment());
+      beside != beside_.end() && open.epoch() != 0 &&
+      stages_.at(beside->second).ahead == open.epoch()) {
+    return beside->second;
   }
   // The fence by which the other stage takes this one's place is on its way.
   if (beside_.contains(open.deployment()) && open.to_stage() != stages_.at(id).load.stage()) {

@@ -32,6 +32,7 @@ class NodeHost {
   virtual void BeginLoad(StageId stage) = 0;
   // Ends loading and computing, and frees what it has; NodeStages::OnGone follows, later.
   virtual void TakeOff(StageId stage) = 0;
+  // Ends an epoch, or opens links ahead of that: Fence.ahead.
   virtual void Fence(StageId stage, const v1::Fence& fence) = 0;
 };
 
@@ -95,6 +96,7 @@ class NodeStages {
     std::string reported;
     uint64_t bytes = 0;
     uint64_t host_bytes = 0;
+    uint64_t ahead = 0;  // The epoch of links that are opened ahead; 0: none were.
   };
 
   void OnLoad(const v1::Load& load);
@@ -102,6 +104,8 @@ class NodeStages {
   void OnLoadBeside(StageId id, const v1::Load& load);
   void OnUnload(const v1::Unload& unload);
   void OnFence(const v1::Fence& fence);
+  // The loaded stage whose links the fence wants opened ahead; 0: there is none.
+  StageId LinkedAhead(const v1::Fence& fence) const;
   void Retire(StageId id, bool answers);
   // Takes off what is loaded beside the deployment's stage, if anything is.
   void RetireBeside(uint64_t deployment);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "worker/node/switch_policy.h"
 
 namespace strata {
 namespace {
@@ -38,14 +39,34 @@ void StageEpochs::SetNext(const v1::NextHop& next) {
   place_.next_incarnation = next.incarnation();
 }
 
+void StageEpochs::OpenAhead(uint64_t epoch, const v1::NextHop* next) {
+  if (epoch <= wanted_) {
+    return;  // Nobody waits for it any more.
+  }
+  ahead_ = Ahead{.epoch = epoch};
+  if (next != nullptr) {
+    ahead_->next = *next;
+  } else {
+    ahead_->next.set_node(place_.next_node);
+    ahead_->next.set_incarnation(place_.next_incarnation);
+  }
+  asked_ahead_ = true;
+}
+
 FenceStep StageEpochs::Next(TimePoint now) {
   while (!stopping_) {
     switch (phase_) {
       case Phase::kIdle:
-        if (!asked_.has_value()) {
+        if (asked_.has_value()) {
+          return Begin();
+        }
+        if (!std::exchange(asked_ahead_, false)) {
           return {.until = TimePoint::max()};
         }
-        return Begin();
+        works_ahead_ = true;
+        fence_ = ahead_->epoch;
+        BeginDialling(now);
+        break;
       case Phase::kBeginning:
       case Phase::kDialing:
         return {.until = TimePoint::max()};
@@ -68,6 +89,7 @@ FenceStep StageEpochs::Next(TimePoint now) {
         FenceStep step{.act = FenceAct::kAcknowledge};
         step.ack.set_deployment(place_.deployment);
         step.ack.set_epoch(fence_);
+        step.ack.set_ahead(works_ahead_);
         if (!status_.ok()) {
           *step.ack.mutable_error() = DetailOf(status_);
         }
@@ -81,6 +103,7 @@ FenceStep StageEpochs::Next(TimePoint now) {
 FenceStep StageEpochs::Begin() {
   fence_ = *asked_;
   asked_.reset();
+  works_ahead_ = false;
   phase_ = Phase::kBeginning;
   FenceStep step{.act = FenceAct::kBegin, .epoch = fence_};
   if (fence_ > epoch_) {
@@ -88,36 +111,63 @@ FenceStep StageEpochs::Begin() {
     step.why =
         Refuse("FENCED", "the link was ended by the fence of epoch " + std::to_string(fence_));
     step.clears = true;
+    TakeAhead(&step);
   }
   // The same fence again finds its link open.
   opens_ = fence_ >= epoch_ && onward_epoch_ != fence_;
   if (opens_) {
     step.closes = true;
-    onward_epoch_ = 0;
+    onward_epoch_ = step.adopts_onward ? fence_ : 0;
+    opens_ = !step.adopts_onward;
   }
   return step;
 }
 
-void StageEpochs::OnBegun(const absl::Status& status, TimePoint now) {
-  if (!status.ok()) {
-    End(status);
-    return;
+void StageEpochs::TakeAhead(FenceStep* step) {
+  asked_ahead_ = false;
+  if (ahead_.has_value() && switch_policy::FindsItsLinks(ahead_->epoch, fence_) &&
+      ahead_->next.node() == place_.next_node &&
+      ahead_->next.incarnation() == place_.next_incarnation) {
+    step->adopts_inbound = true;
+    step->adopts_onward = ahead_->onward;
+  } else {
+    ahead_.reset();
   }
-  epoch_ = std::max(epoch_, fence_);
-  if (!opens_) {
-    End(absl::OkStatus());
-    return;
-  }
+}
+
+void StageEpochs::BeginDialling(TimePoint now) {
   phase_ = Phase::kBetweenTries;
   deadline_ = now + place_.step_timeout;
   again_ = now;
   status_ = absl::OkStatus();
 }
 
+void StageEpochs::OnBegun(const absl::Status& status, TimePoint now) {
+  LinkId adopted = 0;
+  if (HasAhead(fence_)) {
+    adopted = ahead_->inbound;
+    ahead_.reset();
+  }
+  if (!status.ok()) {
+    End(status);
+    return;
+  }
+  epoch_ = std::max(epoch_, fence_);
+  if (adopted != 0) {
+    inbound_ = adopted;
+  }
+  if (!opens_) {
+    End(absl::OkStatus());
+    return;
+  }
+  BeginDialling(now);
+}
+
 FenceStep StageEpochs::Dial(TimePoint now) {
   phase_ = Phase::kDialing;
   return {.act = FenceAct::kDial,
           .epoch = fence_,
+          .ahead = works_ahead_,
           .open = OpenOnward(),
           .timeout =
               std::max<nanoseconds>(milliseconds(1), std::min(deadline_ - now, times_.dial_try))};
@@ -127,8 +177,9 @@ v1::LinkOpen StageEpochs::OpenOnward() const {
   v1::LinkOpen open;
   open.set_from_node(place_.node);
   open.set_from_incarnation(place_.incarnation);
-  open.set_to_node(place_.next_node);
-  open.set_to_incarnation(place_.next_incarnation);
+  const bool ahead = works_ahead_ && ahead_.has_value();
+  open.set_to_node(ahead ? ahead_->next.node() : place_.next_node);
+  open.set_to_incarnation(ahead ? ahead_->next.incarnation() : place_.next_incarnation);
   open.set_deployment(place_.deployment);
   open.set_epoch(fence_);
   open.set_pipeline(place_.pipeline);
@@ -137,7 +188,12 @@ v1::LinkOpen StageEpochs::OpenOnward() const {
 }
 
 void StageEpochs::OnDialed(const absl::Status& status, TimePoint now) {
-  if (status.ok()) {
+  if (status.ok() && works_ahead_) {
+    if (HasAhead(fence_)) {
+      ahead_->onward = true;
+    }
+    End(absl::OkStatus());
+  } else if (status.ok()) {
     onward_epoch_ = fence_;
     End(absl::OkStatus());
   } else if (!MayAcceptLater(status)) {
@@ -167,6 +223,12 @@ LinkVerdict StageEpochs::Accept(const v1::LinkOpen& open, TimePoint since, TimeP
   if (stopping_) {
     return {.status = Unloaded()};
   }
+  if (HasAhead(open.epoch())) {
+    LinkVerdict verdict{.link = ++links_, .ahead = true};
+    verdict.replaced = std::exchange(ahead_->inbound, verdict.link);
+    verdict.why = Refuse("LINK_REPLACED", "the sender opened the link again");
+    return verdict;
+  }
   if (epoch_ < open.epoch()) {
     if (now < AcceptsUntil(since)) {
       return {.waits = true};
@@ -188,6 +250,10 @@ LinkVerdict StageEpochs::Accept(const v1::LinkOpen& open, TimePoint since, TimeP
 }
 
 std::optional<v1::LinkFault> StageEpochs::OnInboundClosed(LinkId link, const absl::Status& status) {
+  if (link != 0 && ahead_.has_value() && link == ahead_->inbound) {
+    ahead_->inbound = 0;  // Its sender opens another one with the fence.
+    return std::nullopt;
+  }
   if (link == 0 || link != inbound_) {
     return std::nullopt;  // Ended by us.
   }
@@ -228,6 +294,10 @@ absl::Status StageEpochs::MaySend(uint64_t epoch) const {
 
 std::optional<v1::LinkFault> StageEpochs::Fault(uint64_t epoch, uint64_t step,
                                                 const absl::Status& status) {
+  if (HasAhead(epoch) && onward_epoch_ != epoch) {
+    ahead_->onward = false;  // The fence opens another one.
+    return std::nullopt;
+  }
   if (stopping_ || epoch < wanted_ || faulted_ >= epoch) {
     return std::nullopt;
   }

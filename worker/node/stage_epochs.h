@@ -51,14 +51,19 @@ enum class FenceAct {
 struct FenceStep {
   FenceAct act = FenceAct::kWait;
   TimePoint until{0};
-  // kBegin: breaks `ended` with `why`, unless it is 0; drops the frames that wait, if `clears`;
-  // closes the link onward, if `closes`; then fences the runner for `epoch` between two steps.
+  // kBegin: breaks `ended` with `why`, unless it is 0; drops the frames that wait, if `clears`, and
+  // closes what was opened ahead and is not adopted; closes the link onward, if `closes`, for the
+  // adopted one; then fences the runner for `epoch` between two steps, and has the adopted link for
+  // its inbound one.
   uint64_t epoch = 0;
   LinkId ended = 0;
   absl::Status why = absl::OkStatus();
   bool clears = false;
   bool closes = false;
+  bool adopts_onward = false;
+  bool adopts_inbound = false;
   // kDial.
+  bool ahead = false;  // Beside the link onward that is in use.
   v1::LinkOpen open = {};
   nanoseconds timeout{0};
   v1::FenceAck ack = {};
@@ -69,6 +74,7 @@ struct LinkVerdict {
   bool waits = false;  // Ask again once something happened, or at the end of what it may wait.
   absl::Status status = absl::OkStatus();  // Why it is refused.
   LinkId link = 0;                         // Of the accepted one.
+  bool ahead = false;                      // That is beside the one whose frames are taken.
   LinkId replaced = 0;                     // To be broken with `why`, unless it is 0.
   absl::Status why = absl::OkStatus();
 };
@@ -85,6 +91,11 @@ class StageEpochs {
   void Fence(uint64_t epoch);
   // Whom to send to from the next fence on.
   void SetNext(const v1::NextHop& next);
+  // Opens the link onward for `epoch`, to `next` (null: as from now on), beside the one in use, and
+  // tells the coordinator whether that worked. One that comes in for `epoch` is accepted beside the
+  // one in use as well. Neither carries a frame before Fence(epoch), which finds them open; another
+  // fence closes both, as does the next call. Of no account where a newer epoch was asked for.
+  void OpenAhead(uint64_t epoch, const v1::NextHop* next);
   // One fence is at work at a time: whoever drives it asks Next after everything that it was told.
   FenceStep Next(TimePoint now);
   void OnBegun(const absl::Status& status, TimePoint now);
@@ -120,12 +131,29 @@ class StageEpochs {
   // Whose frames are taken; 0 before a fence.
   uint64_t epoch() const { return epoch_; }
   LinkId inbound() const { return inbound_; }
+  // Whether links of that epoch are opened ahead; the one that was accepted so; 0: none.
+  bool HasAhead(uint64_t epoch) const { return ahead_.has_value() && ahead_->epoch == epoch; }
+  LinkId ahead_inbound() const { return ahead_.has_value() ? ahead_->inbound : 0; }
 
  private:
   enum class Phase { kIdle, kBeginning, kDialing, kBetweenTries, kDone };
 
-  bool Superseded() const { return wanted_ > fence_; }
+  // Links that were opened ahead of the fence of their epoch.
+  struct Ahead {
+    uint64_t epoch = 0;
+    v1::NextHop next = {};
+    bool onward = false;  // Is open.
+    LinkId inbound = 0;
+  };
+
+  bool Superseded() const {
+    return works_ahead_ ? asked_.has_value() || asked_ahead_ : wanted_ > fence_;
+  }
+  // The link onward is to be opened, within the step timeout.
+  void BeginDialling(TimePoint now);
   FenceStep Begin();
+  // What becomes of the links that were opened ahead, now that a newer epoch begins.
+  void TakeAhead(FenceStep* step);
   FenceStep Dial(TimePoint now);
   v1::LinkOpen OpenOnward() const;
   void End(absl::Status status);
@@ -144,11 +172,15 @@ class StageEpochs {
 
   // The fence at work.
   Phase phase_ = Phase::kIdle;
-  uint64_t fence_ = 0;     // Its epoch.
-  bool opens_ = false;     // The link onward.
-  TimePoint deadline_{0};  // For that.
-  TimePoint again_{0};     // When to dial, between tries.
-  absl::Status status_;    // Of the try before; once done, of the fence.
+  uint64_t fence_ = 0;        // Its epoch.
+  bool works_ahead_ = false;  // It is none: links are opened ahead for that epoch.
+  bool opens_ = false;        // The link onward.
+  TimePoint deadline_{0};     // For that.
+  TimePoint again_{0};        // When to dial, between tries.
+  absl::Status status_;       // Of the try before; once done, of the fence.
+
+  std::optional<Ahead> ahead_;
+  bool asked_ahead_ = false;  // It is to be opened.
 };
 
 }  // namespace strata

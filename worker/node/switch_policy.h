@@ -14,6 +14,10 @@ bool TakesPlace(uint64_t named, uint64_t loaded);
 // Whether that fence is for the stage that stands, by the Load of epoch `loaded`.
 bool IsMeant(uint64_t named, uint64_t loaded);
 
+// Whether the fence of epoch `fenced` finds its links in those that were opened ahead for epoch
+// `ahead`.
+bool FindsItsLinks(uint64_t ahead, uint64_t fenced);
+
 }  // namespace strata::switch_policy
 
 #endif  // STRATA_WORKER_NODE_SWITCH_POLICY_H_

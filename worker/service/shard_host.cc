@@ -58,6 +58,8 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
     changed_.NotifyAll();
   }
 
+  void OpenAhead(uint64_t epoch, const v1::NextHop* next);
+
   absl::StatusOr<std::shared_ptr<LinkSink>> AcceptLink(const v1::LinkOpen& open,
                                                        std::shared_ptr<InboundLink> link);
   std::unique_ptr<Shard> Stop();
@@ -79,6 +81,9 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
     FenceStep step;
     std::shared_ptr<InboundLink> inbound;
     std::shared_ptr<FrameLink> onward;
+    // Of those opened ahead, what it does not adopt.
+    std::shared_ptr<InboundLink> ahead_inbound;
+    std::shared_ptr<FrameLink> ahead_onward;
   };
 
   void Deliver(ComputeQueue::Frame frame);
@@ -109,6 +114,10 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   std::shared_ptr<InboundLink> inbound_ STRATA_GUARDED_BY(mutex_);  // That of epochs_.inbound().
   // Used by the thread that computes while it sends; replaced by the link thread.
   std::shared_ptr<FrameLink> onward_ STRATA_GUARDED_BY(mutex_);
+  // Opened ahead of the fence of their epoch, which puts them in the places of those two.
+  std::string ahead_address_ STRATA_GUARDED_BY(mutex_);
+  std::shared_ptr<InboundLink> ahead_inbound_ STRATA_GUARDED_BY(mutex_);
+  std::shared_ptr<FrameLink> ahead_onward_ STRATA_GUARDED_BY(mutex_);
 
   StepWatch watch_;  // Of Watch's thread.
   ComputeQueue queue_;
@@ -147,7 +156,7 @@ absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::Impl::AcceptLink(
       changed_.WaitFor(&mutex_, epochs_.AcceptsUntil(since) - now);
     }
     RETURN_IF_ERROR(verdict.status);
-    replaced = std::exchange(inbound_, link);
+    replaced = std::exchange(verdict.ahead ? ahead_inbound_ : inbound_, link);
   }
   if (verdict.replaced != 0) {
     replaced->Break(verdict.why);
@@ -176,6 +185,8 @@ void ShardHost::Impl::OnInboundClosed(LinkId link, const absl::Status& status) {
     MutexLock lock(&mutex_);
     if (epochs_.inbound() == link) {
       inbound_ = nullptr;
+    } else if (epochs_.ahead_inbound() == link) {
+      ahead_inbound_ = nullptr;
     }
     fault = epochs_.OnInboundClosed(link, status);
   }
@@ -274,6 +285,15 @@ std::optional<ShardHost::Impl::FenceWork> ShardHost::Impl::NextWork() {
     if (work.step.closes) {
       work.onward = std::exchange(onward_, nullptr);
     }
+    if (work.step.clears) {
+      work.ahead_onward = std::exchange(ahead_onward_, nullptr);
+      if (work.step.adopts_onward) {
+        onward_ = std::move(work.ahead_onward);
+      }
+      if (!work.step.adopts_inbound) {
+        work.ahead_inbound = std::exchange(ahead_inbound_, nullptr);
+      }
+    }
     if (work.step.act != FenceAct::kWait) {
       return work;
     }
@@ -293,10 +313,17 @@ void ShardHost::Impl::Begin(FenceWork work) {
   if (work.inbound != nullptr) {
     work.inbound->Break(work.step.why);
   }
+  if (work.ahead_inbound != nullptr) {
+    work.ahead_inbound->Break(work.step.why);
+  }
   work.onward = nullptr;  // Closes it.
+  work.ahead_onward = nullptr;
   const absl::Status status = queue_.Fence(work.step.epoch);
   MutexLock lock(&mutex_);
   epochs_.OnBegun(status, clock_->Now());
+  if (work.step.adopts_inbound) {
+    inbound_ = std::exchange(ahead_inbound_, nullptr);
+  }
   changed_.NotifyAll();
 }
 
@@ -304,7 +331,7 @@ void ShardHost::Impl::Dial(const FenceStep& step) {
   std::string address;
   {
     MutexLock lock(&mutex_);
-    address = next_address_;
+    address = step.ahead ? ahead_address_ : next_address_;
   }
   auto link = dialer_->Dial(address, step.open, config_.max_in_flight + 1,
                             std::chrono::ceil<milliseconds>(step.timeout),
@@ -313,27 +340,50 @@ void ShardHost::Impl::Dial(const FenceStep& step) {
                                 self->Fault(epoch, 0, broken);
                               }
                             });
+  std::shared_ptr<FrameLink> replaced;  // Closed without mutex_: its callback may want that.
   MutexLock lock(&mutex_);
   if (link.ok()) {
-    onward_ = *std::move(link);
+    replaced = std::exchange(step.ahead ? ahead_onward_ : onward_, *std::move(link));
   }
   epochs_.OnDialed(link.status(), clock_->Now());
 }
 
-std::unique_ptr<Shard> ShardHost::Impl::Stop() {
+void ShardHost::Impl::OpenAhead(uint64_t epoch, const v1::NextHop* next) {
   std::shared_ptr<InboundLink> inbound;
   std::shared_ptr<FrameLink> onward;
+  {
+    MutexLock lock(&mutex_);
+    ahead_address_ = next != nullptr ? next->address() : next_address_;
+    epochs_.OpenAhead(epoch, next);
+    inbound = std::exchange(ahead_inbound_, nullptr);
+    onward = std::exchange(ahead_onward_, nullptr);
+    changed_.NotifyAll();
+  }
+  if (inbound != nullptr) {
+    inbound->Break(Error(absl::StatusCode::kFailedPrecondition, "LINK_REPLACED",
+                         "links of another epoch are opened ahead"));
+  }
+}
+
+std::unique_ptr<Shard> ShardHost::Impl::Stop() {
+  std::shared_ptr<InboundLink> inbound;
+  std::shared_ptr<InboundLink> ahead_inbound;
+  std::shared_ptr<FrameLink> onward;
+  std::shared_ptr<FrameLink> ahead_onward;
   absl::Status why;
   {
     MutexLock lock(&mutex_);
     epochs_.Stop();
     why = epochs_.Unloaded();
     inbound = std::exchange(inbound_, nullptr);
+    ahead_inbound = std::exchange(ahead_inbound_, nullptr);
     queue_.Clear();
     changed_.NotifyAll();
   }
-  if (inbound != nullptr) {
-    inbound->Break(why);
+  for (const auto& link : {inbound, ahead_inbound}) {
+    if (link != nullptr) {
+      link->Break(why);
+    }
   }
   // A fence uses the queue until its thread is gone.
   if (link_thread_.joinable()) {
@@ -343,8 +393,10 @@ std::unique_ptr<Shard> ShardHost::Impl::Stop() {
   {
     MutexLock lock(&mutex_);
     onward = std::exchange(onward_, nullptr);
+    ahead_onward = std::exchange(ahead_onward_, nullptr);
   }
   onward = nullptr;  // Closes it, without mutex_: its callback may want that.
+  ahead_onward = nullptr;
   return shard;
 }
 
@@ -357,6 +409,9 @@ ShardHost::ShardHost(ShardHostConfig config, std::unique_ptr<Shard> shard, const
 
 ShardHost::~ShardHost() { Stop(); }
 void ShardHost::Fence(uint64_t epoch, const v1::NextHop* next) { impl_->Fence(epoch, next); }
+void ShardHost::OpenAhead(uint64_t epoch, const v1::NextHop* next) {
+  impl_->OpenAhead(epoch, next);
+}
 absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::AcceptLink(const v1::LinkOpen& open,
                                                                 std::shared_ptr<InboundLink> link) {
   return impl_->AcceptLink(open, std::move(link));

@@ -63,6 +63,8 @@ class ShardHost {
   // events whether that worked. Returns at once. A newer fence replaces one that is still at work.
   // `next`: whom it sends to from then on, with its address; null: as before.
   void Fence(uint64_t epoch, const v1::NextHop* next = nullptr);
+  // StageEpochs::OpenAhead: opens links for `epoch` beside those in use, which that fence finds.
+  void OpenAhead(uint64_t epoch, const v1::NextHop* next = nullptr);
 
   // A link that comes in. Waits a little (1 s) when the fence of its epoch is still on its way.
   // FAILED_PRECONDITION: WRONG_STAGE, STALE_EPOCH, EPOCH_NOT_LOADED.

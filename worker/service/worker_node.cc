@@ -126,6 +126,7 @@ v1::NodeInfo WorkerNode::Info() const {
   info.set_numerics(parts_.backend->numerics());
   info.set_platform(PlatformName());
   info.set_loads_beside(true);
+  info.set_links_ahead(true);
   return info;
 }
 
@@ -283,15 +284,12 @@ void WorkerNode::TakeOff(StageId stage) {
 
 void WorkerNode::Fence(StageId stage, const v1::Fence& fence) {
   const std::shared_ptr<ShardHost> host = tasks_.at(stage)->Host();
-  if (!fence.has_next()) {
-    host->Fence(fence.epoch());
-    return;
-  }
   v1::NextHop next = fence.next();
   if (next.node().empty()) {
     next.set_address(options_.coordinator);
   }
-  host->Fence(fence.epoch(), &next);
+  const v1::NextHop* const other = fence.has_next() ? &next : nullptr;
+  fence.ahead() ? host->OpenAhead(fence.epoch(), other) : host->Fence(fence.epoch(), other);
 }
 
 std::vector<std::shared_ptr<StageTask>> WorkerNode::Placed() const {

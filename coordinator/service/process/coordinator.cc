@@ -188,6 +188,11 @@ std::string Coordinator::AddressOf(const std::string& node) const {
   return record == nullptr ? "" : record->info.address();
 }
 
+bool Coordinator::LinksAhead(const std::string& node) const {
+  const NodeRecord* record = cluster_.Find(node);
+  return record != nullptr && record->info.links_ahead();
+}
+
 void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) {
   cluster_.ClearPlacement(deployment);
   const Deployment* owner = deployments_.Find(deployment);

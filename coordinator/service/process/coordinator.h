@@ -107,6 +107,7 @@ class Coordinator : private DeploymentHost {
                 std::function<void(absl::StatusOr<std::unique_ptr<StepLink>> link)> on_opened,
                 std::function<void(const absl::Status& status)> on_broken) override;
   std::string AddressOf(const std::string& node) const override;
+  bool LinksAhead(const std::string& node) const override;
   uint64_t coordinator_incarnation() const override { return links_.incarnation(); }
   void RecordLater(uint64_t deployment) override { records_.SaveDeployment(deployment); }
   void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) override;

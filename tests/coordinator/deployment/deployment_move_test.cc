@@ -63,15 +63,48 @@ class DeploymentMove : public DeploymentTest {
     for (const std::string& node : nodes) moves_->pipeline()->OnFenceAck(node, ack);
     host_.OpenLast();
   }
-  // The result of the frame sent last, as these many stages would give it.
-  void Commit(const std::string& last, uint64_t incarnation, uint32_t stages, uint64_t pages) {
+  // The new stages are loaded, and told to open links ahead: for this epoch.
+  uint64_t ReadyAndAhead(const std::vector<std::string>& nodes) {
+    Ready(nodes);
+    for (const auto& [node, message] : host_.messages) {
+      if (node == nodes[0] && message.fence().ahead()) {
+        return message.fence().epoch();
+      }
+    }
+    ADD_FAILURE() << "nothing is opened ahead";
+    return 0;
+  }
+  void AckAhead(const std::vector<std::string>& nodes, uint64_t epoch) {
+    v1::FenceAck ack;
+    ack.set_deployment(kId);
+    ack.set_epoch(epoch);
+    ack.set_ahead(true);
+    for (const std::string& node : nodes) moves_->pipeline()->OnFenceAck(node, ack);
+  }
+  static v1::LinkFault FaultOf(uint64_t epoch) {
+    v1::LinkFault fault;
+    fault.set_deployment(kId);
+    fault.set_epoch(epoch);
+    *fault.mutable_error() =
+        Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "it broke").Detail();
+    return fault;
+  }
+  std::optional<uint64_t> OpenResults(const std::string& last, uint64_t incarnation,
+                                      uint32_t stages, uint64_t epoch) {
     v1::LinkOpen open;
     open.set_from_node(last);
     open.set_from_incarnation(incarnation);
-    open.set_epoch(moves_->plan().epoch());
+    open.set_epoch(epoch);
     open.set_to_stage(stages);
-    const auto link = moves_->pipeline()->AcceptResults(open);
+    return moves_->pipeline()->AcceptResults(open);
+  }
+  // The result of the frame sent last, as these many stages would give it.
+  void Commit(const std::string& last, uint64_t incarnation, uint32_t stages, uint64_t pages) {
+    const auto link = OpenResults(last, incarnation, stages, moves_->plan().epoch());
     ASSERT_TRUE(link.has_value());
+    CommitOn(*link, stages, pages);
+  }
+  void CommitOn(uint64_t link, uint32_t stages, uint64_t pages) {
     const v1::StepFrame& frame = host_.frames.back().header;
     ResultMessage result;
     result.header.set_deployment(kId);
@@ -83,7 +116,7 @@ class DeploymentMove : public DeploymentTest {
       stage->add_total_pages(pages);
       stage->add_free_pages(pages);
     }
-    moves_->pipeline()->OnResult(*link, std::move(result));
+    moves_->pipeline()->OnResult(link, std::move(result));
   }
   absl::Status TrySubmit(const std::string& id, const std::shared_ptr<Sink>& sink) {
     SessionRequest request;
@@ -396,6 +429,106 @@ TEST_F(DeploymentMove, OthersLoadBesideWhatServesAndTakeItsPlaceOnceAllHaveLoade
   EXPECT_EQ(host_.frames.back().header.items(0).sequence().request_id(), "r1");
   EXPECT_TRUE(sink->failed.ok());
   EXPECT_EQ(moves_->engine()->Snapshot(host_.now).counters.faults, 0u);
+}
+
+TEST_F(DeploymentMove, LinksAreOpenedAheadAndFoundByTheSwitch) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  const uint64_t epoch = moves_->plan().epoch();
+  const uint64_t loaded = epoch;
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  host_.messages.clear();
+  const size_t dialled = host_.dialled.size();
+  const uint64_t ahead = ReadyAndAhead({"c"});
+  EXPECT_TRUE(moves_->prepares()) << "what serves goes on";
+  EXPECT_EQ(moves_->plan().epoch(), epoch);
+  const v1::Fence stays = host_.TakeFences("a").back();
+  EXPECT_TRUE(stays.ahead());
+  EXPECT_EQ(stays.loaded_epoch(), loaded);
+  EXPECT_EQ(stays.next().node(), "c");
+  EXPECT_EQ(stays.next().address(), "c:1");
+  EXPECT_TRUE(host_.TakeFences("b").empty());
+  const std::vector<Waiting> waits = moves_->Waits();
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_NE(waits[0].what.find("to link its stage"), std::string::npos);
+  AckAhead({"a"}, ahead);
+  EXPECT_EQ(host_.dialled.size(), dialled);
+  const std::optional<uint64_t> results = OpenResults("c", 7, 2, ahead);
+  ASSERT_TRUE(results.has_value());
+  AckAhead({"c"}, ahead);
+  ASSERT_EQ(host_.dialled.size(), dialled + 1);
+  EXPECT_EQ(host_.dialled.back().request.open.epoch(), ahead);
+  EXPECT_TRUE(moves_->prepares());
+  host_.OpenLast();
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_EQ(moves_->plan().epoch(), ahead);
+  EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
+  EXPECT_FALSE(host_.TakeFences("a").back().ahead());
+  const size_t frames = host_.frames.size();
+  v1::FenceAck ack;
+  ack.set_deployment(kId);
+  ack.set_epoch(ahead);
+  moves_->pipeline()->OnFenceAck("a", ack);
+  EXPECT_EQ(host_.frames.size(), frames) << "no frame before all stages are fenced";
+  moves_->pipeline()->OnFenceAck("c", ack);
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_EQ(host_.dialled.size(), dialled + 1) << "no link is opened any more";
+  ASSERT_GT(host_.frames.size(), frames);
+  EXPECT_TRUE(host_.frames.back().header.resync());
+  CommitOn(*results, 2, 32);
+  EXPECT_EQ(host_.frames.back().header.items(0).sequence().request_id(), "r1");
+  EXPECT_TRUE(sink->failed.ok());
+  EXPECT_EQ(moves_->engine()->Snapshot(host_.now).counters.faults, 0u);
+}
+
+TEST_F(DeploymentMove, APlacementThatCannotBeLinkedIsGivenUp) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  const uint64_t epoch = moves_->plan().epoch();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  v1::FenceAck ack;
+  ack.set_deployment(kId);
+  ack.set_epoch(ReadyAndAhead({"c"}));
+  ack.set_ahead(true);
+  *ack.mutable_error() =
+      Error(absl::StatusCode::kUnavailable, "LINK_NOT_OPENED", "nobody answers").Node("a").Detail();
+  moves_->pipeline()->OnFenceAck("a", ack);
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_EQ(moves_->plan().epoch(), epoch) << "what serves was not touched";
+  EXPECT_EQ(ReasonOf(moves_->move_problem()), "LINK_NOT_OPENED");
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, APlacementThatIsNotLinkedInTimeIsGivenUp) {
+  host_.links_ahead = true;
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  ReadyAndAhead({"c"});
+  EXPECT_LE(moves_->NextWake(), host_.now + DeploymentOptions().step_timeout);
+  host_.now += DeploymentOptions().step_timeout;
+  moves_->Tick(host_.now);
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_EQ(ReasonOf(moves_->move_problem()), "LINKS_NOT_OPENED");
+  EXPECT_EQ(DetailOf(moves_->move_problem()).node(), "c") << "the last that did not";
+  EXPECT_EQ(moves_->engine()->Snapshot(host_.now).counters.faults, 0u);
+}
+
+TEST_F(DeploymentMove, AFaultWhileLinksAreOpenedAheadIsAsGoodATimeToSwitchAsAny) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  const uint64_t ahead = ReadyAndAhead({"c"});
+  AckAhead({"a"}, ahead);
+  moves_->pipeline()->OnLinkFault("b", FaultOf(moves_->plan().epoch()));
+  EXPECT_LT(moves_->plan().epoch(), ahead) << "not the epoch of the links";
+  EXPECT_LE(moves_->NextWake(), host_.now);
+  moves_->Tick(host_.now);
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_GT(moves_->plan().epoch(), ahead) << "another one has closed them";
+  AckAhead({"c"}, ahead);
+  AckAndLink({"a", "c"});
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  EXPECT_TRUE(sink->failed.ok());
 }
 
 TEST_F(DeploymentMove, WhatSecondMovesLeaveInPlaceIsNamedByItsFirstLoad) {

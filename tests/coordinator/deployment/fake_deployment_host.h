@@ -37,6 +37,7 @@ class FakeDeploymentHost : public DeploymentHost {
     dialled.push_back({std::move(request), std::move(on_opened), std::move(on_broken)});
   }
   std::string AddressOf(const std::string& node) const override { return node + ":1"; }
+  bool LinksAhead(const std::string&) const override { return links_ahead; }
   uint64_t coordinator_incarnation() const override { return 99; }
   void RecordLater(uint64_t) override { ++records_asked; }
   void OnPlacement(uint64_t, const v1::Plan&, bool placed, bool ready) override {
@@ -75,6 +76,7 @@ class FakeDeploymentHost : public DeploymentHost {
   int links_open = 0;
   std::vector<std::pair<bool, bool>> placements;  // Placed, ready.
   bool prepares = false;
+  bool links_ahead = false;
   int records_asked = 0;
   std::string unreachable;
   TimePoint now = std::chrono::seconds(1000);

@@ -251,6 +251,41 @@ TEST_F(NodeStagesTest, AStageLoadedBesideAnotherTakesItsPlaceByTheFenceThatNames
   EXPECT_EQ(host_.fenced.back(), std::make_pair(fresh, uint64_t{9})) << "of one that is gone";
 }
 
+TEST_F(NodeStagesTest, LinksAreOpenedAheadToTheStageThatIsNamedAndNothingTakesAPlace) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old);
+  const StageId fresh = Load(Beside(LoadOf(kDeployment, 4)));
+  const auto ahead = [&](uint64_t epoch, uint64_t loaded_epoch) {
+    v1::CoordinatorMessage message;
+    message.mutable_fence()->set_deployment(kDeployment);
+    message.mutable_fence()->set_epoch(epoch);
+    message.mutable_fence()->set_loaded_epoch(loaded_epoch);
+    message.mutable_fence()->set_ahead(true);
+    EXPECT_TRUE(stages_.OnMessage(message));
+  };
+  v1::LinkOpen open = Open(kDeployment);
+  open.set_epoch(6);
+  ahead(6, 4);
+  EXPECT_TRUE(host_.fenced.empty());
+  EXPECT_EQ(host_.said.back().fence_ack().error().reason(), "NO_DEPLOYMENT") << "not loaded yet";
+  EXPECT_TRUE(host_.said.back().fence_ack().ahead());
+  EXPECT_EQ(stages_.Reaches(open).value(), old);
+  Loaded(fresh);
+  ahead(6, 4);
+  EXPECT_EQ(host_.fenced.back(), std::make_pair(fresh, uint64_t{6}));
+  EXPECT_TRUE(host_.taken_off.empty());
+  EXPECT_EQ(stages_.Loaded(kDeployment), old);
+  EXPECT_EQ(stages_.Reaches(open).value(), fresh);
+  open.set_epoch(5);
+  EXPECT_EQ(stages_.Reaches(open).value(), old) << "whose epochs go on";
+  ahead(7, 3);
+  EXPECT_EQ(host_.fenced.back(), std::make_pair(old, uint64_t{7})) << "one that stays";
+  Fence(kDeployment, 6, /*loaded_epoch=*/4);
+  EXPECT_EQ(host_.taken_off, std::vector<StageId>{old});
+  open.set_epoch(6);
+  EXPECT_EQ(stages_.Reaches(open).value(), fresh);
+}
+
 TEST_F(NodeStagesTest, WhatIsLoadedBesideAnotherIsTakenOffByItsOwnUnload) {
   const StageId old = Load(LoadOf(kDeployment, 3));
   Loaded(old);

@@ -52,6 +52,27 @@ class StageEpochsTest : public ::testing::Test {
     return done.ack;
   }
 
+  static v1::NextHop Hop(const std::string& node) {
+    v1::NextHop next;
+    next.set_node(node);
+    next.set_incarnation(12);
+    return next;
+  }
+  // Opens the link onward ahead of its fence. The acknowledgement.
+  v1::FenceAck LinkAhead(uint64_t epoch, const std::string& next) {
+    const v1::NextHop hop = Hop(next);
+    epochs_.OpenAhead(epoch, &hop);
+    const FenceStep dial = Next();
+    EXPECT_EQ(dial.act, Act::kDial);
+    EXPECT_TRUE(dial.ahead);
+    EXPECT_EQ(dial.open.epoch(), epoch);
+    EXPECT_EQ(dial.open.to_node(), next);
+    epochs_.OnDialed(absl::OkStatus(), now_);
+    const FenceStep done = Next();
+    EXPECT_EQ(done.act, Act::kAcknowledge);
+    return done.ack;
+  }
+
   LinkId Accept(uint64_t epoch) {
     const LinkVerdict verdict = epochs_.Accept(Open(epoch), now_, now_);
     EXPECT_FALSE(verdict.waits);
@@ -99,6 +120,110 @@ TEST_F(StageEpochsTest, AFenceEndsTheOldLinksAndOpensTheOneOnward) {
   EXPECT_EQ(done.ack.epoch(), 4u);
   EXPECT_FALSE(done.ack.has_error());
   EXPECT_EQ(Next().act, Act::kWait);
+}
+
+TEST_F(StageEpochsTest, LinksOpenedAheadAreFoundByTheFenceOfTheirEpoch) {
+  Fence(3);
+  const LinkId old = Accept(3);
+  const v1::FenceAck ack = LinkAhead(7, "w4");
+  EXPECT_TRUE(ack.ahead());
+  EXPECT_EQ(ack.epoch(), 7u);
+  EXPECT_FALSE(ack.has_error());
+  const LinkVerdict verdict = epochs_.Accept(Open(7), now_, now_);
+  ASSERT_TRUE(verdict.status.ok()) << verdict.status;
+  EXPECT_TRUE(verdict.ahead);
+  EXPECT_EQ(verdict.replaced, 0u) << "the link in use";
+  EXPECT_TRUE(epochs_.MayTake(old).ok()) << "nothing has ended";
+  EXPECT_TRUE(epochs_.MaySend(3).ok());
+  EXPECT_EQ(ReasonOf(epochs_.MayTake(verdict.link)), "LINK_REPLACED")
+      << "no frame before its fence";
+  EXPECT_EQ(ReasonOf(epochs_.MaySend(7)), "LINK_NOT_OPEN");
+  epochs_.SetNext(Hop("w4"));
+  epochs_.Fence(7);
+  const FenceStep begin = Next();
+  ASSERT_EQ(begin.act, Act::kBegin);
+  EXPECT_EQ(begin.ended, old);
+  EXPECT_TRUE(begin.closes);
+  EXPECT_TRUE(begin.adopts_onward);
+  EXPECT_TRUE(begin.adopts_inbound);
+  EXPECT_EQ(ReasonOf(epochs_.MayTake(verdict.link)), "LINK_REPLACED") << "the runner is not fenced";
+  EXPECT_EQ(ReasonOf(epochs_.MaySend(3)), "LINK_NOT_OPEN") << "the step at hand";
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  const FenceStep done = Next();
+  ASSERT_EQ(done.act, Act::kAcknowledge) << "without dialling";
+  EXPECT_FALSE(done.ack.ahead());
+  EXPECT_EQ(done.ack.epoch(), 7u);
+  EXPECT_EQ(epochs_.inbound(), verdict.link);
+  EXPECT_TRUE(epochs_.MayTake(verdict.link).ok());
+  EXPECT_TRUE(epochs_.MaySend(7).ok());
+  EXPECT_TRUE(epochs_.Fault(7, 0, Refusal("LINK_BROKEN")).has_value()) << "as of any link";
+}
+
+TEST_F(StageEpochsTest, AnotherFenceClosesLinksOpenedAhead) {
+  Fence(3);
+  LinkAhead(7, "w2");
+  const LinkId ahead = Accept(7);
+  epochs_.Fence(4);
+  const FenceStep begin = Next();
+  ASSERT_EQ(begin.act, Act::kBegin);
+  EXPECT_FALSE(begin.adopts_onward);
+  EXPECT_FALSE(begin.adopts_inbound);
+  EXPECT_TRUE(begin.clears);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().act, Act::kDial);
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().act, Act::kAcknowledge);
+  EXPECT_EQ(epochs_.ahead_inbound(), 0u);
+  EXPECT_EQ(ReasonOf(epochs_.MayTake(ahead)), "LINK_REPLACED");
+  EXPECT_EQ(Refused(Open(7)), "EPOCH_NOT_LOADED");
+  EXPECT_FALSE(Fence(7).has_error()) << "which dials";
+}
+
+TEST_F(StageEpochsTest, AFenceThatPassesOnToAnotherStageClosesLinksOpenedAhead) {
+  Fence(3);
+  LinkAhead(7, "w4");
+  epochs_.Fence(7);
+  const FenceStep begin = Next();
+  ASSERT_EQ(begin.act, Act::kBegin);
+  EXPECT_FALSE(begin.adopts_onward) << "it leads to w4";
+  EXPECT_FALSE(begin.adopts_inbound);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().open.to_node(), "w2");
+}
+
+TEST_F(StageEpochsTest, WhatBrokeOfLinksOpenedAheadTheFenceOpensAnew) {
+  Fence(3);
+  LinkAhead(7, "w2");
+  const LinkId ahead = Accept(7);
+  EXPECT_FALSE(epochs_.OnInboundClosed(ahead, Refusal("LINK_BROKEN")).has_value());
+  EXPECT_FALSE(epochs_.Fault(7, 0, Refusal("LINK_BROKEN")).has_value()) << "it is of no account";
+  epochs_.Fence(7);
+  const FenceStep begin = Next();
+  ASSERT_EQ(begin.act, Act::kBegin);
+  EXPECT_FALSE(begin.adopts_onward);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(epochs_.inbound(), 0u);
+  EXPECT_EQ(Next().act, Act::kDial);
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().act, Act::kAcknowledge);
+  EXPECT_TRUE(epochs_.MayTake(Accept(7)).ok());
+}
+
+TEST_F(StageEpochsTest, AFenceOvertakesLinksThatAreOpenedAhead) {
+  Fence(3);
+  epochs_.OpenAhead(7, nullptr);
+  ASSERT_EQ(Next().act, Act::kDial);
+  epochs_.OnDialed(Refusal("EPOCH_NOT_LOADED"), now_);
+  ASSERT_EQ(Next().act, Act::kWait) << "until the next try";
+  epochs_.Fence(4);
+  ASSERT_EQ(Next().act, Act::kBegin) << "without a word of the other";
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().open.epoch(), 4u);
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().ack.epoch(), 4u);
+  EXPECT_EQ(Next().act, Act::kWait);
+  epochs_.OpenAhead(4, nullptr);
+  EXPECT_EQ(Next().act, Act::kWait) << "that epoch has begun";
 }
 
 TEST_F(StageEpochsTest, TheSameFenceAgainKeepsTheLinks) {

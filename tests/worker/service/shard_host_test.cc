@@ -161,6 +161,24 @@ class ShardHostTest : public ::testing::Test {
     return open;
   }
 
+  // Opens all links for the epoch, beside those in use.
+  std::unique_ptr<FrameLink> BeginAhead(uint64_t epoch) {
+    coordinator_->Change([&] { coordinator_->acks.clear(); });
+    for (uint32_t i = kStages; i-- > 0;) {
+      hosts_[i]->OpenAhead(epoch);
+    }
+    EXPECT_TRUE(coordinator_->Wait([&] { return coordinator_->acks.size() == kStages; }));
+    for (const v1::FenceAck& ack : coordinator_->acks) {
+      EXPECT_FALSE(ack.has_error()) << ack.error().message();
+      EXPECT_TRUE(ack.ahead());
+      EXPECT_EQ(ack.epoch(), epoch);
+    }
+    auto link = dialer_.Dial("node0", OpenTo(0, epoch), kStages + 1, kGiveUpAfter,
+                             [](const absl::Status&) {});
+    EXPECT_TRUE(link.ok()) << link.status();
+    return link.ok() ? *std::move(link) : nullptr;
+  }
+
   // Fences all stages, the last ones first or last, and opens the coordinator's link.
   bool Begin(uint64_t epoch, bool backwards = true) {
     first_link_ = nullptr;
@@ -250,6 +268,49 @@ class ShardHostTest : public ::testing::Test {
   std::vector<std::unique_ptr<ShardHost>> hosts_;
   std::unique_ptr<FrameLink> first_link_;
 };
+
+TEST_F(ShardHostTest, StepsFlowOnWhileLinksAreOpenedAheadAndOverThoseOnceTheyAreFenced) {
+  ASSERT_TRUE(Begin(kEpoch));
+  std::vector<uint32_t> ids = {5, 4, 3, 2, 1, 9, 8};
+  uint64_t step = 0;
+  Generate(&ids, testing::Name("a", 1), kEpoch, &step, 5);
+  std::unique_ptr<FrameLink> ahead = BeginAhead(kEpoch + 2);
+  ASSERT_NE(ahead, nullptr);
+  const size_t prompt = 7;
+  std::vector<uint32_t> more = {1, 2, 3};
+  Generate(&more, testing::Name("b", 2), kEpoch, &step, 5);
+  ExpectOracle(ids, prompt);
+  ExpectOracle(more, 3);
+  const int dials = dialer_.dials();
+  coordinator_->Change([&] { coordinator_->acks.clear(); });
+  first_link_ = nullptr;
+  for (const auto& host : hosts_) {
+    host->Fence(kEpoch + 2);
+  }
+  ASSERT_TRUE(coordinator_->Wait([&] { return coordinator_->acks.size() == kStages; }));
+  EXPECT_EQ(dialer_.dials(), dials) << "all are open";
+  first_link_ = std::move(ahead);
+  auto resync = Step(Frame(kEpoch + 2, 1, {}, /*resync=*/true));
+  ASSERT_TRUE(resync.ok()) << resync.status();
+  std::vector<uint32_t> again = {5, 4, 3};
+  step = 1;
+  Generate(&again, testing::Name("a", 3), kEpoch + 2, &step, 5);
+  ExpectOracle(again, 3);
+}
+
+TEST_F(ShardHostTest, AFrameOnALinkThatWasOpenedAheadBreaksItBeforeItsFence) {
+  ASSERT_TRUE(Begin(kEpoch));
+  std::unique_ptr<FrameLink> ahead = BeginAhead(kEpoch + 1);
+  ASSERT_NE(ahead, nullptr);
+  ASSERT_TRUE(ahead->Send(Frame(kEpoch + 1, 1, {}, /*resync=*/true)).ok());
+  EXPECT_TRUE(coordinator_->Wait(
+      [&] { return !ahead->Send(Frame(kEpoch + 1, 1, {}, /*resync=*/true)).ok(); }));
+  std::vector<uint32_t> ids = {5, 4, 3};
+  uint64_t step = 0;
+  Generate(&ids, testing::Name("a", 1), kEpoch, &step, 5);
+  ExpectOracle(ids, 3);
+  EXPECT_EQ(Results(), 5u) << "of no other epoch";
+}
 
 TEST_F(ShardHostTest, StepsFlowThroughTheStagesAndGiveTheOraclesTokens) {
   for (const bool backwards : {true, false}) {
