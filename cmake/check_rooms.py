@@ -28,6 +28,7 @@ LIBRARIES = [(re.compile(pattern), name) for pattern, name in (
     (r"^curl/", "curl"),
     (r"^g(mock|test)/", "GoogleTest"),
     (r"^hwy/", "Highway"),
+    (r"^mlx/", "MLX"),
     (r"^nlohmann/", "JSON"),
     (r"^openssl/", "OpenSSL"),
     (r"^pcre2\.h$", "PCRE2"),

@@ -100,7 +100,8 @@ const Footprint& CudaFootprint() {
 }
 
 const Footprint& FootprintOf(std::string_view device) {
-  return device.substr(0, device.find(':')) == "cuda" ? CudaFootprint() : CpuFootprint();
+  const std::string_view kind = device.substr(0, device.find(':'));
+  return kind == "cuda" ? CudaFootprint() : kind == "mlx" ? MlxFootprint() : CpuFootprint();
 }
 
 }  // namespace strata

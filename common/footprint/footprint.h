@@ -62,11 +62,13 @@ class StagedWeights {
   uint64_t largest_source_ = 0;
 };
 
-// Weights and pages of KV take the same on all kinds that there are; buffers do not.
+// Pages of KV take the same on all kinds that there are, and weights on the first two; buffers do
+// not.
 const Footprint& CpuFootprint();
 const Footprint& CudaFootprint();
-// By a device's name, as nodes have it: "cpu", or "cuda" with or without ":" and a number. Of an
-// unknown one the CPU's.
+const Footprint& MlxFootprint();
+// By a device's name, as nodes have it: "cpu", "cuda" or "mlx", with or without ":" and a number.
+// Of an unknown one the CPU's.
 const Footprint& FootprintOf(std::string_view device);
 
 // What --quantize makes of a matrix: embedding and head, which are no layer's, are never below

@@ -23,6 +23,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
     // The fastest that this build and machine have. Only absence goes on to the next.
     using Maker = absl::StatusOr<std::unique_ptr<Backend>> (*)(const BackendOptions&);
     for (const Maker make : {Maker{MakeCudaBackend}, Maker{MakeMlxBackend}}) {
+      if (make == MakeMlxBackend && !MlxHasGpu()) {
+        continue;
+      }
       auto backend = make(options.any);
       if (backend.ok() || !absl::IsUnimplemented(backend.status())) {
         return backend;

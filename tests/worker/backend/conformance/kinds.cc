@@ -14,7 +14,7 @@ std::vector<BackendKind> AllKinds() {
   };
   return {{"cpu", named("cpu"), &CpuFootprint()},
           {"cuda", named("cuda"), &CudaFootprint()},
-          {"mlx", named("mlx"), nullptr}};
+          {"mlx", named("mlx"), &MlxFootprint()}};
 }
 
 }  // namespace strata::testing

@@ -21,8 +21,10 @@ class StageConformance : public BackendConformance {};
 
 TEST_P(StageConformance, SaysWhatItIs) {
   EXPECT_EQ(backend_->name(), GetParam().name);
-  // A version of its own numerics, or of those of another whose bits it computes.
-  EXPECT_THAT(backend_->numerics(), ::testing::MatchesRegex("(cpu|cuda|mlx)-[0-9]+"));
+  // A version of its own numerics, or of those of another whose bits it computes; of MLX's with the
+  // device and the library's version.
+  EXPECT_THAT(backend_->numerics(),
+              ::testing::MatchesRegex("(cpu|cuda)-[0-9]+|mlx-[0-9]+[.][a-z0-9_]+[.][0-9.]+"));
 }
 
 TEST_P(StageConformance, RefusesStagesThatContradictThemselves) {

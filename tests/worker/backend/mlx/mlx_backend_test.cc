@@ -1,0 +1,155 @@
+// What the MLX backend must not refuse, what it refuses, and what only it has. What any backend
+// does is in conformance.
+#include "worker/backend/mlx/mlx_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "mlx/memory.h"
+#include "tests/worker/backend/models/forward.h"
+#include "tests/worker/backend/models/golden_model.h"
+#include "tests/worker/backend/models/golden_runs.h"
+#include "tests/worker/backend/models/made_up_stage.h"
+
+namespace strata::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<Backend> Make(const mlx::MlxOptions& options = {}) {
+  auto backend = mlx::MakeBackendOf(options);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+TEST(MlxBackendTest, FamiliesAndFormatsThatItHasAreNotRefused) {
+  const auto backend = Make();
+  for (const char* const name :
+       {"llama",          "llama31",      "llama2-mha-f32", "mistral",        "qwen2",
+        "qwen3",          "gemma2",       "gemma3",         "phi3",           "phi3-longrope",
+        "phi4-mini",      "granite",      "olmo2",          "smollm3",        "minicpm-o",
+        "llama31-mlx4",   "llama31-mlx8", "qwen3-mlx4",     "qwen3-mlx4-g32", "gguf/llama-q4_0",
+        "gguf/llama-q8_0"}) {
+    const GoldenModel model = LoadGoldenModel(name);
+    EXPECT_NE(LoadOn(backend.get(), model), nullptr) << name;
+  }
+}
+
+TEST(MlxBackendTest, ARefusalNamesWhatItIsOf) {
+  const auto backend = Make();
+  const MadeUpModel model({});
+  MadeUpStage stage = WholeModel(model);
+  ASSERT_TRUE(backend->Supports(stage.spec).ok());
+  stage.spec.activations = v1::ACTIVATIONS_INT8;
+  const absl::Status status = backend->Supports(stage.spec);
+  EXPECT_EQ(ReasonOf(status), "BACKEND_UNSUPPORTED");
+  EXPECT_THAT(Describe(status), HasSubstr("--activations f32"));
+}
+
+// As on a GPU: every product has as many rows. The bits are those of one row after another.
+TEST(MlxBackendTest, ProductsInBlocksOfRowsGiveTheSameBitsInEveryChunk) {
+  const auto any = Make({.row_block = 0});
+  const auto blocks = Make({.row_block = 8});
+  for (const char* const name : {"llama31-mlx4", "qwen3", "gemma2"}) {
+    SCOPED_TRACE(name);
+    const GoldenModel model = LoadGoldenModel(name);
+    const GoldenCase& one = LongestCase(model);
+    const std::vector<float> expected = LogitsOf(LoadOn(any.get(), model).get(), one);
+    const auto forward = LoadOn(blocks.get(), model);
+    for (const uint32_t chunk : {0u, 1u, 7u, 8u, 20u}) {
+      const std::vector<float> got = LogitsOf(forward.get(), one, chunk);
+      EXPECT_LE(LargestDifference(got, expected), 1e-4f) << chunk;
+      EXPECT_TRUE(SameBits(got, LogitsOf(forward.get(), one))) << chunk;
+    }
+  }
+}
+
+// A request of 39 tokens, a second one of as many behind it, and what the context takes more;
+// beside another one, after one that was given up, with ids that were used before. On one stage,
+// and on four.
+TEST(MlxBackendTest, ASecondRequestBehindACacheIsAsAFreshOne) {
+  const auto backend = Make();
+  for (const char* const name : {"llama31-mlx4", "qwen3-mlx4"}) {
+    const GoldenModel model = LoadGoldenModel(name);
+    const std::vector<uint32_t> ids =
+        SomeIds(std::min(39u + 39 + 500, model.spec.context), model.spec.vocab);
+    const uint32_t layers = static_cast<uint32_t>(model.spec.layers.size());
+    for (const std::vector<uint32_t>& cuts :
+         {std::vector<uint32_t>{}, std::vector<uint32_t>{1}, CutEverywhere(layers)}) {
+      SCOPED_TRACE(std::string(name) + " on " + std::to_string(cuts.size() + 1));
+      const auto forward = LoadOn(backend.get(), model, {.cuts = cuts});
+      const std::vector<float> fresh = LogitsOf(forward.get(), ids);
+      const size_t vocab = model.spec.vocab;
+      const std::span<const uint32_t> all(ids);
+      const uint32_t given_up = forward->NewSequence();
+      ASSERT_TRUE(forward->Step({{given_up, all.subspan(100, 77)}}).ok());
+      forward->Release(given_up);
+      const uint32_t one = forward->NewSequence();
+      const uint32_t beside = forward->NewSequence();
+      std::vector<float> got;
+      const auto step = [&](size_t first, size_t count, bool with) {
+        std::vector<ForwardModel::Item> items = {{one, all.subspan(first, count)}};
+        if (with) {
+          items.push_back({beside, all.subspan(first / 2, 3)});
+        }
+        const auto rows = forward->Step(items);
+        ASSERT_TRUE(rows.ok()) << rows.status();
+        for (size_t i = 0; i < count; ++i) {
+          got.insert(got.end(), (*rows)[i].logits.begin(), (*rows)[i].logits.end());
+        }
+      };
+      step(0, 39, false);
+      step(39, 39, true);
+      for (size_t at = 78; at < ids.size(); at += 100) {
+        step(at, std::min<size_t>(100, ids.size() - at), at % 200 == 78);
+      }
+      ASSERT_EQ(got.size(), ids.size() * vocab);
+      EXPECT_TRUE(SameBits(got, fresh));
+    }
+  }
+}
+
+// What a step takes goes back, and KV is written where it lies: else each step would take as much
+// as all pages.
+TEST(MlxBackendTest, StepsTakeNoMemoryThatStays) {
+  const auto backend = Make();
+  const MadeUpModel model({});
+  MadeUpStage stage = WholeModel(model);
+  stage.spec.kv_pages = {200'000};
+  const auto shard = backend->Load(stage.spec, model, nullptr, nullptr);
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  const std::vector<uint32_t> ids(4, 1);
+  const std::vector<PageId> pages = {7};
+  const std::vector<PageTableView> tables = {{0, pages}};
+  const std::vector<BatchItem> items = {{0, 4, 0, tables}};
+  std::vector<float> logits(model.spec().vocab);
+  const std::vector<uint32_t> last = {3};
+  const auto step = [&] {
+    ASSERT_TRUE((*shard)->Begin({4, ids, items}).ok());
+    ASSERT_TRUE((*shard)->Embed().ok());
+    for (uint32_t layer = 0; layer < 2; ++layer) {
+      ASSERT_TRUE((*shard)->Attention(layer).ok());
+      ASSERT_TRUE((*shard)->Mlp(layer).ok());
+    }
+    ASSERT_TRUE((*shard)->Head(last).ok());
+    ASSERT_TRUE((*shard)->ReadLogits(logits).ok());
+  };
+  step();
+  ASSERT_TRUE((*shard)->CopyPage(0, 7, 8).ok());
+  const size_t active = ::mlx::core::get_active_memory();
+  ::mlx::core::reset_peak_memory();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_NO_FATAL_FAILURE(step());
+    ASSERT_TRUE((*shard)->CopyPage(0, 7, 8).ok());
+  }
+  constexpr size_t kOfTheLastStep = 16 << 10;  // A thread of MLX's may be about to give it back.
+  EXPECT_LT(::mlx::core::get_active_memory(), active + kOfTheLastStep);
+  const uint64_t kv = 200'000 * 16 * uint64_t{2} * 24 * 2;  // Of keys of one layer.
+  EXPECT_LT(::mlx::core::get_peak_memory() - active, kv / 4);
+}
+
+}  // namespace
+}  // namespace strata::testing

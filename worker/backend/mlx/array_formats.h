@@ -1,0 +1,46 @@
+// Stored matrices as MLX computes with them: float32, or MLX's own words of 4 or 8 bits with a
+// float32 scale and bias for each group. Bytes alone: nothing of MLX is in here.
+#ifndef STRATA_WORKER_BACKEND_MLX_ARRAY_FORMATS_H_
+#define STRATA_WORKER_BACKEND_MLX_ARRAY_FORMATS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "common/model/dtype.h"
+#include "worker/backend/tensor_source.h"
+
+namespace strata::mlx {
+
+// How a matrix, or one of each expert, lies in memory: all words, then all scales, then all biases;
+// or float32.
+struct ArrayLayout {
+  uint64_t matrices = 0;  // 0: one, without that dimension.
+  uint64_t outputs = 0;   // Of each.
+  uint64_t inputs = 0;
+  uint32_t bits = 0;  // 0: float32.
+  uint32_t group = 0;
+
+  uint64_t rows() const { return (matrices == 0 ? 1 : matrices) * outputs; }
+  // Of float32 all of it.
+  uint64_t WordBytes() const { return rows() * inputs * (bits == 0 ? 32 : bits) / 8; }
+  // Of the scales alone, and of the biases alone.
+  uint64_t ScaleBytes() const { return bits == 0 ? 0 : rows() * (inputs / group) * sizeof(float); }
+  uint64_t Bytes() const { return WordBytes() + 2 * ScaleBytes(); }
+};
+
+// F32, F16 or BF16.
+bool IsPlainFloat(Dtype dtype);
+// Value `index` of a tensor of these, exactly.
+float FloatAt(const TensorView& tensor, uint64_t index);
+// Row `row` of a matrix of floats or blocks, exactly: as many floats as `out` has.
+void ReadRow(const TensorView& matrix, uint64_t row, std::span<float> out);
+
+// The largest group that MLX has and that divides the inputs, of `most` at most; 0: none does.
+uint32_t GroupOf(uint64_t inputs, uint32_t most);
+// Quantizes one row to 4 or 8 bits, by the rules of --quantize (worker/backend/cpu/weights).
+void QuantizeRow(std::span<const float> row, uint32_t bits, uint32_t group, uint32_t* words,
+                 float* scales, float* biases);
+
+}  // namespace strata::mlx
+
+#endif  // STRATA_WORKER_BACKEND_MLX_ARRAY_FORMATS_H_

@@ -1,0 +1,128 @@
+// A stage's weights as MLX's arrays, checked against its spec.
+#ifndef STRATA_WORKER_BACKEND_MLX_ARRAY_WEIGHTS_H_
+#define STRATA_WORKER_BACKEND_MLX_ARRAY_WEIGHTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "mlx/array.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/mlx/array_formats.h"
+
+namespace strata::mlx {
+
+// A matrix, or one of each expert: float32 [.., outputs, inputs], or words with scales and biases
+// [.., outputs, inputs / group].
+struct MatrixArrays {
+  ArrayLayout layout;
+  std::optional<::mlx::core::array> weight;
+  std::optional<::mlx::core::array> scales;
+  std::optional<::mlx::core::array> biases;
+};
+
+struct Linear {
+  MatrixArrays matrix;
+  std::optional<::mlx::core::array> bias;  // [outputs], of experts [experts, outputs].
+};
+
+// What a layer does not have is empty. Norms are float32, with the one of "one plus" added.
+struct LayerArrays {
+  std::optional<::mlx::core::array> attention_norm, after_attention_norm;
+  Linear q, k, v, o;
+  std::optional<::mlx::core::array> q_norm, k_norm;
+  std::optional<::mlx::core::array> sinks;  // [query heads]
+  std::optional<::mlx::core::array> mlp_norm, after_mlp_norm;
+  Linear gate, up, down;
+};
+
+struct StageArrays {
+  // Empty where the stage does not embed, or embeds with the tied head.
+  MatrixArrays embedding;
+  std::vector<LayerArrays> layers;  // Of the stage, from its first layer.
+  std::optional<::mlx::core::array> final_norm;
+  Linear head;
+  uint64_t bytes = 0;            // Of all.
+  uint64_t step_read_bytes = 0;  // That a step of one row reads.
+};
+
+// Loads a stage. First checks what every tensor is, then reads or makes one array after another.
+// One thread; the arrays are evaluated, so that any thread may read them afterwards.
+class ArrayLoader {
+ public:
+  // Source and store (nullptr: nothing is kept) outlive it; `arrays` stays where it is until Load.
+  ArrayLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
+              StageArrays* arrays);
+
+  // Checks dtype and shape of every tensor that the stage needs, without its bytes. NOT_FOUND,
+  // INVALID_ARGUMENT or UNIMPLEMENTED name the tensor.
+  absl::Status Check();
+  // After Check: what the arrays take.
+  uint64_t bytes() const { return bytes_; }
+  absl::Status Load(const LoadProgressFn& progress);
+
+ private:
+  // A matrix or a vector, and where it goes. It may be some rows of a tensor.
+  struct Slot {
+    std::string name;  // Of its tensor; of a matrix that with its weights.
+    // Of the tensor: its rows before these, and in all. 0: all rows are these.
+    uint64_t first_row = 0;
+    uint64_t all_rows = 0;
+    ArrayLayout layout;  // Of a vector: its size is `outputs`, and it has 1 input.
+    bool in_layer = false;
+    // Of q and k as GGUF files have them (AttentionSpec::qk_rows_in_pairs): rows of a head; else 0.
+    uint64_t pairs_of = 0;
+    bool plus_one = false;
+    bool looked_up = false;  // An embedding alone, of which a step reads a row.
+    MatrixArrays* matrix = nullptr;
+    std::optional<::mlx::core::array>* vector = nullptr;
+    // Found by Check.
+    TensorInfo weight;
+    TensorInfo scales;  // Without a shape: stored as floats or blocks.
+    TensorInfo biases;
+    PackedForm form;  // Its key is empty where it cannot be kept.
+    bool kept = false;
+
+    std::string Sibling(const char* part) const { return name.substr(0, name.rfind('.')) + part; }
+    std::vector<std::string> Names() const;
+    uint64_t SourceBytes() const { return weight.bytes + scales.bytes + biases.bytes; }
+  };
+
+  void AddVector(std::string name, uint64_t size, std::optional<::mlx::core::array>* to);
+  void AddNorm(const std::string& prefix, const char* name, NormKind kind,
+               std::optional<::mlx::core::array>* to);
+  void AddMatrix(std::string name, uint64_t outputs, uint64_t inputs, bool in_layer,
+                 MatrixArrays* to);
+  void AddLinear(const std::string& path, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
+                 uint64_t pairs_of = 0);
+  // Adds a projection that is rows [first, first + outputs) of one that is stored.
+  void AddPart(const std::string& path, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
+               uint64_t first, uint64_t all);
+  void AddLayer(uint32_t index, LayerArrays* to);
+  absl::Status CheckSlot(Slot* slot);
+  absl::Status CheckFloats(Slot* slot);
+  absl::Status CheckAffine(Slot* slot);
+  // Describes one of the slot's tensors, cut down to its rows.
+  absl::StatusOr<TensorInfo> Describe(const std::string& name, Slot* slot);
+  void SetForm(Slot* slot);
+  // Of a tensor that was prepared, the slot's rows.
+  absl::StatusOr<TensorView> FindRows(const std::string& name, const Slot& slot) const;
+  absl::Status LoadSlot(Slot* slot);
+  // Fills the bytes of the slot's layout from its tensors.
+  absl::Status Make(const Slot& slot, std::span<uint8_t> out) const;
+  void Release(const Slot& slot) const;
+
+  const StageSpec& spec_;
+  const TensorSource& source_;
+  PackedStore* const store_;
+  StageArrays* const arrays_;
+  std::vector<Slot> slots_;
+  uint64_t bytes_ = 0;
+  uint64_t source_bytes_ = 0;
+};
+
+}  // namespace strata::mlx
+
+#endif  // STRATA_WORKER_BACKEND_MLX_ARRAY_WEIGHTS_H_

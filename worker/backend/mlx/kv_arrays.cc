@@ -1,0 +1,157 @@
+#include "worker/backend/mlx/kv_arrays.h"
+
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/platform/platform.h"
+#include "common/status.h"
+#include "common/units.h"
+#include "mlx/ops.h"
+#include "mlx/transforms.h"
+#include "worker/backend/mlx/guard.h"
+
+namespace strata::mlx {
+namespace {
+
+namespace mx = ::mlx::core;
+
+constexpr int kPage = static_cast<int>(kPageTokens);
+
+uint64_t ElementBytes(const StageSpec& spec) {
+  return spec.kv_dtype == v1::KV_DTYPE_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+// Rows of a page as one row, so that a page is copied as one piece.
+mx::array ByPage(const mx::array& rows) {
+  return mx::reshape(rows, {rows.shape(0) / kPage, kPage * rows.shape(1)});
+}
+
+mx::array TakePages(const mx::array& rows, const mx::array& pages) {
+  const int count = pages.shape(0);
+  return mx::reshape(mx::astype(mx::take(ByPage(rows), pages, 0), mx::float32),
+                     {count * kPage, rows.shape(1)});
+}
+
+mx::array Scattered(const mx::array& rows, const mx::array& slots, const mx::array& values) {
+  const mx::array kept = mx::astype(values, rows.dtype());
+  return mx::scatter(rows, slots, mx::reshape(kept, {kept.shape(0), 1, kept.shape(1)}), 0);
+}
+
+bool IsLazy(const mx::array& array) { return array.status() == mx::array::Status::unscheduled; }
+
+}  // namespace
+
+template <typename Function>
+void KvArrays::Each(const Function& function) {
+  for (Layer& layer : layers_) {
+    if (layer.keys.has_value()) {
+      function(*layer.keys);
+      function(*layer.values);
+    }
+  }
+}
+
+uint64_t KvArrays::Bytes(const StageSpec& spec) {
+  uint64_t bytes = 0;
+  for (uint32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
+    const AttentionSpec& attention = spec.model.layers[layer].attention;
+    bytes += spec.kv_pages[attention.kv_group] * kPageTokens * attention.KvNumbers() *
+             ElementBytes(spec);
+  }
+  return bytes;
+}
+
+absl::Status KvArrays::Allocate(const StageSpec& spec) {
+  layers_.clear();
+  bytes_ = 0;
+  const uint64_t needed = Bytes(spec);
+  const uint64_t available = AvailableMemoryBytes();
+  bool countable = true;
+  for (const uint64_t pages : spec.kv_pages) {
+    countable = countable && pages <= uint64_t{std::numeric_limits<int>::max()} / kPageTokens;
+  }
+  if (!countable || (available != 0 && needed > available)) {
+    return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
+                 absl::StrCat("the stage's KV needs ", FormatSize(needed), " where ",
+                              FormatSize(available), " are available"))
+        .Limit(absl::StrCat("available=", FormatSize(available)))
+        .Hint("load fewer KV tokens on this node");
+  }
+  const mx::Dtype dtype = spec.kv_dtype == v1::KV_DTYPE_F32 ? mx::float32 : mx::float16;
+  absl::Status status = Guarded("allocating KV", [&] {
+    layers_.resize(spec.last_layer - spec.first_layer + 1);
+    for (uint32_t i = 0; i < layers_.size(); ++i) {
+      const AttentionSpec& attention = spec.model.layers[spec.first_layer + i].attention;
+      const int slots = static_cast<int>(spec.kv_pages[attention.kv_group]) * kPage;
+      const int width = static_cast<int>(attention.kv_heads * attention.head_dim);
+      if (slots > 0) {
+        layers_[i] = {mx::zeros({slots, width}, dtype), mx::zeros({slots, width}, dtype)};
+        mx::eval(*layers_[i].keys, *layers_[i].values);
+      }
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    layers_.clear();
+    return status;
+  }
+  bytes_ = needed;
+  return absl::OkStatus();
+}
+
+void KvArrays::Append(uint32_t local, const mx::array& slots, const mx::array& keys,
+                      const mx::array& values) {
+  Layer& layer = layers_[local];
+  // Where nothing else has the rows when this is evaluated, they are written in place.
+  layer.keys = Scattered(*layer.keys, slots, keys);
+  layer.values = Scattered(*layer.values, slots, values);
+}
+
+mx::array KvArrays::Keys(uint32_t local, const mx::array& pages) const {
+  return TakePages(*layers_[local].keys, pages);
+}
+
+mx::array KvArrays::Values(uint32_t local, const mx::array& pages) const {
+  return TakePages(*layers_[local].values, pages);
+}
+
+void KvArrays::CopyPage(const StageSpec& spec, uint32_t group, PageId from, PageId to) {
+  std::vector<int> slots(kPage);
+  std::iota(slots.begin(), slots.end(), static_cast<int>(to) * kPage);
+  const mx::array at(slots.data(), {kPage}, mx::int32);
+  for (uint32_t i = 0; i < layers_.size(); ++i) {
+    if (spec.model.layers[spec.first_layer + i].attention.kv_group != group) {
+      continue;
+    }
+    for (std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
+      // In memory of its own before it is written, or all pages would be copied: by an array of
+      // indices, since by a number it would be a view.
+      mx::array page = mx::take(ByPage(**rows), mx::array({static_cast<int>(from)}), 0);
+      mx::eval(page);
+      *rows = mx::scatter(**rows, at, mx::reshape(page, {kPage, 1, (*rows)->shape(1)}), 0);
+      mx::eval(**rows);
+    }
+  }
+}
+
+void KvArrays::AddPending(std::vector<mx::array>* outputs) const {
+  for (const Layer& layer : layers_) {
+    if (layer.keys.has_value() && IsLazy(*layer.keys)) {
+      outputs->push_back(*layer.keys);
+      outputs->push_back(*layer.values);
+    }
+  }
+}
+
+void KvArrays::Recover() {
+  Each([](mx::array& rows) {
+    while (IsLazy(rows)) {
+      const mx::array before = rows.inputs().front();
+      rows = before;
+    }
+  });
+}
+
+}  // namespace strata::mlx

@@ -1,0 +1,116 @@
+#include "worker/backend/mlx/layer_ops.h"
+
+#include "mlx/fast.h"
+#include "mlx/ops.h"
+
+namespace strata::mlx {
+namespace {
+
+namespace mx = ::mlx::core;
+
+mx::array MultiplyOnce(const mx::array& x, const MatrixArrays& matrix) {
+  if (!matrix.scales.has_value()) {
+    return mx::matmul(x, mx::transpose(*matrix.weight));
+  }
+  return mx::quantized_matmul(x, *matrix.weight, *matrix.scales, matrix.biases,
+                              /*transpose=*/true, static_cast<int>(matrix.layout.group),
+                              static_cast<int>(matrix.layout.bits));
+}
+
+mx::array Part(const mx::array& x, int begin, int end) {
+  mx::Shape first(x.ndim(), 0);
+  mx::Shape stop = x.shape();
+  first.back() = begin;
+  stop.back() = end;
+  return mx::slice(x, first, stop);
+}
+
+mx::array GeluTanh(const mx::array& x) {
+  const mx::array inner = mx::array(0.7978845608028654f) * (x + mx::array(0.044715f) * (x * x * x));
+  return mx::array(0.5f) * x * (mx::array(1.0f) + mx::tanh(inner));
+}
+
+}  // namespace
+
+mx::array Indices(std::span<const uint32_t> values) {
+  return mx::array(values.data(), {static_cast<int>(values.size())}, mx::int32);
+}
+
+mx::array RowsOf(const MatrixArrays& matrix, const mx::array& rows) {
+  const mx::array weight = mx::take(*matrix.weight, rows, 0);
+  if (!matrix.scales.has_value()) {
+    return weight;
+  }
+  return mx::dequantize(weight, mx::take(*matrix.scales, rows, 0),
+                        mx::take(*matrix.biases, rows, 0), static_cast<int>(matrix.layout.group),
+                        static_cast<int>(matrix.layout.bits));
+}
+
+mx::array Multiply(const RowBlocks& blocks, const mx::array& x, const Linear& linear) {
+  const int rows = x.shape(0);
+  const int inputs = x.shape(1);
+  const auto multiply = [&] {
+    if (blocks.rows == 0 || rows == blocks.rows) {
+      return MultiplyOnce(x, linear.matrix);
+    }
+    const int missing = (blocks.rows - rows % blocks.rows) % blocks.rows;
+    const mx::array whole =
+        missing == 0 ? x : mx::concatenate({x, mx::zeros({missing, inputs}, x.dtype())}, 0);
+    std::vector<mx::array> parts;
+    for (int first = 0; first < rows; first += blocks.rows) {
+      parts.push_back(
+          MultiplyOnce(mx::slice(whole, {first, 0}, {first + blocks.rows, inputs}), linear.matrix));
+    }
+    const mx::array all = parts.size() == 1 ? parts.front() : mx::concatenate(parts, 0);
+    return missing == 0 ? all : mx::slice(all, {0, 0}, {rows, all.shape(1)});
+  };
+  const mx::array product = multiply();
+  return linear.bias.has_value() ? product + *linear.bias : product;
+}
+
+mx::array Normed(const mx::array& x, const mx::array& weight, float eps) {
+  return mx::fast::rms_norm(x, weight, eps);
+}
+
+mx::array Rotated(const mx::array& x, const Rotation& rotation, bool neighbours) {
+  const int half = rotation.cosines.shape(2);
+  const int width = x.shape(2);
+  const auto& [c, s] = rotation;
+  std::vector<mx::array> parts;
+  if (neighbours) {
+    const mx::array pairs = mx::reshape(Part(x, 0, 2 * half), {x.shape(0), x.shape(1), half, 2});
+    const mx::array a = mx::squeeze(Part(pairs, 0, 1), 3);
+    const mx::array b = mx::squeeze(Part(pairs, 1, 2), 3);
+    parts.push_back(mx::reshape(mx::stack({a * c - b * s, b * c + a * s}, 3),
+                                {x.shape(0), x.shape(1), 2 * half}));
+  } else {
+    const mx::array a = Part(x, 0, half);
+    const mx::array b = Part(x, half, 2 * half);
+    parts = {a * c - b * s, b * c + a * s};
+  }
+  if (2 * half < width) {
+    parts.push_back(Part(x, 2 * half, width));
+  }
+  return parts.size() == 1 ? parts.front() : mx::concatenate(parts, 2);
+}
+
+mx::array Gated(const MlpSpec& mlp, const mx::array& gate, const mx::array& up) {
+  switch (mlp.activation) {
+    case ActivationKind::kSilu:
+      return gate * mx::sigmoid(gate) * up;
+    case ActivationKind::kGeluTanh:
+      return GeluTanh(gate) * up;
+    case ActivationKind::kClampedSilu:
+      break;
+  }
+  const mx::array clamp(mlp.clamp);
+  const mx::array g = mx::minimum(gate, clamp);
+  const mx::array u = mx::maximum(mx::minimum(up, clamp), mx::array(-mlp.clamp));
+  return g * mx::sigmoid(mx::array(mlp.gain) * g) * (u + mx::array(1.0f));
+}
+
+mx::array SoftCapped(const mx::array& x, float cap) {
+  return cap == 0 ? x : mx::tanh(x / mx::array(cap)) * mx::array(cap);
+}
+
+}  // namespace strata::mlx

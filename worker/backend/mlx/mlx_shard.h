@@ -1,0 +1,108 @@
+// A loaded stage on MLX.
+#ifndef STRATA_WORKER_BACKEND_MLX_MLX_SHARD_H_
+#define STRATA_WORKER_BACKEND_MLX_MLX_SHARD_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "mlx/array.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/mlx/array_weights.h"
+#include "worker/backend/mlx/attention.h"
+#include "worker/backend/mlx/kv_arrays.h"
+#include "worker/backend/mlx/layer_ops.h"
+#include "worker/backend/shard_calls.h"
+
+namespace strata::mlx {
+
+// Calls extend a lazy graph, which is evaluated when something of it is read, or earlier where its
+// arrays would take more than kMlxGraphBytes. What is lazy belongs to the thread that made it: a
+// step is by one thread, and leaves nothing lazy once something was read.
+class MlxShard : public Shard {
+ public:
+  // `spec` was found supported.
+  static absl::StatusOr<std::unique_ptr<MlxShard>> Create(const StageSpec& spec,
+                                                          const TensorSource& source,
+                                                          PackedStore* packed,
+                                                          const LoadProgressFn& progress,
+                                                          RowBlocks blocks);
+
+  absl::Status Begin(const Batch& batch) override;
+  absl::Status Embed() override;
+  absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override;
+  absl::Status SetResidual(std::span<const float> values) override;
+  absl::Status Attention(uint32_t layer) override;
+  absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) override;
+  absl::Status Mlp(uint32_t layer) override;
+  absl::Status ReadResidual(std::span<float> out) override;
+  absl::Status Head(std::span<const uint32_t> rows) override;
+  absl::Status ReadLogits(std::span<float> out) override;
+  absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
+  absl::Status ResizeKv(std::span<const uint64_t> pages) override;
+  uint64_t MemoryBytes() const override;
+  uint64_t StepReadBytes() const override { return arrays_.step_read_bytes; }
+
+ private:
+  // A branch's queries, keys and values as they are projected.
+  struct Projected {
+    std::optional<::mlx::core::array> queries;  // [rows, heads, head_dim]
+    ::mlx::core::array keys;                    // [rows, KV heads * head_dim]
+    ::mlx::core::array values;
+  };
+
+  MlxShard(const StageSpec& spec, RowBlocks blocks);
+  const LayerSpec& layer(uint32_t index) const { return spec_.model.layers[index]; }
+  const LayerArrays& arrays(uint32_t index) const {
+    return arrays_.layers[index - spec_.first_layer];
+  }
+  // The position of each row, by its item.
+  std::vector<uint32_t> Positions() const;
+  // Forgets what follows from the batch's items.
+  void DropPlan();
+  const ::mlx::core::array& SlotsOf(uint32_t group);
+  const std::vector<SpanArrays>& SpansOf(uint32_t group);
+  const Rotation& RotationOf(uint32_t layer);
+  Projected Project(uint32_t layer, bool queries);
+  absl::StatusOr<::mlx::core::array> AttendRows(uint32_t layer, const ::mlx::core::array& queries);
+  // The end of a branch: what it gave is normed, multiplied and added.
+  void AddBranch(const LayerSpec& layer, const ::mlx::core::array& branch,
+                 const std::optional<::mlx::core::array>& after);
+  absl::Status FinishAttention(uint32_t layer, const ::mlx::core::array& queries);
+  // Makes these the batch's only rows.
+  void KeepRows(std::span<const uint32_t> rows);
+
+  // Counts what the graph will take, and evaluates it where that is too much.
+  absl::Status Account(uint64_t bytes);
+  // Evaluates the graph: the residual stream, KV, and `more`.
+  absl::Status Evaluate(std::vector<::mlx::core::array> more);
+  absl::Status Copy(const ::mlx::core::array& from, std::span<float> out);
+
+  StageSpec spec_;  // Only ResizeKv changes it: kv_pages.
+  const RowBlocks blocks_;
+  const ShardCalls calls_;
+  StageArrays arrays_;
+  KvArrays kv_;
+  std::optional<::mlx::core::array> rotary_;  // As shipped; none where nothing turns.
+
+  Batch batch_;
+  std::vector<BatchItem> kept_;                 // What KeepRows made of the batch's items.
+  std::optional<::mlx::core::array> residual_;  // [rows, hidden]; none where the batch has no rows.
+  std::optional<::mlx::core::array> logits_;
+  uint32_t head_rows_ = 0;
+  uint64_t graph_bytes_ = 0;
+  // Of the batch, made when a layer first needs them.
+  std::map<uint32_t, ::mlx::core::array> slots_;  // By KV group: int32 [rows].
+  std::map<uint32_t, std::vector<SpanArrays>> spans_;
+  std::map<uint64_t, Rotation> rotations_;  // By where the layer's table begins.
+};
+
+}  // namespace strata::mlx
+
+#endif  // STRATA_WORKER_BACKEND_MLX_MLX_SHARD_H_
