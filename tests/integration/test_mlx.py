@@ -1,0 +1,124 @@
+"""Workers on MLX, as processes. On Linux its library computes on the CPU (docs/MLX.md)."""
+
+import concurrent.futures
+import json
+import random
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+from cluster import BIN, GOLDEN, Cluster, Failed, cut, golden_cases, served_cases
+
+CACHE = (BIN.parent / "CMakeCache.txt").read_text()
+BUILT = (re.search(r"^STRATA_MLX:STRING=(on|auto)$", CACHE, re.M) is not None
+         and re.search(r"^MLX_DIR:PATH=.*NOTFOUND$|^MLX_DIR:PATH=$", CACHE, re.M) is None
+         and "MLX_DIR:" in CACHE)
+needs_mlx = pytest.mark.skipif(not BUILT, reason="this build has no MLX backend: ./dev build --mlx")
+WORKERS = [f"m{i}" for i in range(4)]
+TOLERANCE = 5e-4  # tests/golden/README.md
+F32 = {"kv_dtype": "f32", "activations": "f32"}
+
+
+@pytest.mark.skipif(BUILT, reason="this build has the MLX backend")
+def test_a_worker_without_it_says_so_and_ends(tmp_path):
+    done = subprocess.run([BIN / "strata-worker", "--coordinator", "127.0.0.1:1", "--data-dir", tmp_path, "--backend", "mlx"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "this build has no MLX backend" in done.stderr and "--backend cpu" in done.stderr, done.stderr
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("mlx")) as c:
+        for name in WORKERS:
+            c.start_worker(name, "--backend", "mlx", wait=False)
+        c.start_worker("host", wait=False)
+        for name in [*WORKERS, "host"]:
+            c.wait_node(name)
+        yield c
+
+
+def cuts_of(model, stages):
+    config = json.loads((GOLDEN / "models" / model / "config.json").read_text())
+    layers = config["num_hidden_layers"]
+    return cut(WORKERS[:min(stages, layers)], layers)
+
+
+def load(cluster, model, stages, **flags):
+    cluster.run("model", "add", GOLDEN / "models" / model, "--name", model, check=False)
+    cluster.load(model, cuts=cuts_of(model, stages), **flags)
+
+
+@needs_mlx
+@pytest.mark.parametrize("model", ["llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "llama", "gemma2", "phi3-longrope"])
+def test_logits_are_the_references_and_the_same_bits_on_every_partition(cluster, model, tmp_path):
+    bits = set()
+    cases, expected = served_cases(model)
+    for stages in (1, 2, 4):
+        load(cluster, model, stages, **F32)
+        for case in cases:
+            answer = cluster.generate(model, ids=case["prompt_ids"], max_tokens=24, temperature=0, repetition_penalty=1,
+                                      ignore_eos=True, logits=tmp_path / "logits.safetensors")
+            assert answer["token_ids"] == case["greedy_ids"], case["name"]
+            assert answer["numerics_class"].startswith("mlx-1."), answer["numerics_class"]
+            assert np.abs(answer["logits"] - expected[f"{case['name']}.logits"]).max() <= TOLERANCE, case["name"]
+            bits.add((case["name"], answer["logits"].tobytes()))
+        cluster.run("model", "unload", model)
+    assert len(bits) == len(cases)
+
+
+@needs_mlx
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_requests_one_after_another_beside_others_and_abandoned_answer_as_fresh_ones(cluster, stages):
+    """A request of 39 tokens, a second behind it, many short ones, several at once, one given up, ids used again."""
+    model = "qwen3-mlx4"
+    load(cluster, model, stages, activations="f32", context=512)
+    draw = random.Random(7)
+    prompts = [[draw.randrange(3, 200) for _ in range(39)] for _ in range(4)]
+
+    def ask(prompt, request_id, tokens=20):
+        return cluster.generate(model, ids=prompt, max_tokens=tokens, temperature=0, repetition_penalty=1, ignore_eos=True,
+                                logprobs=2, request_id=request_id)
+
+    def essence(answer):
+        return answer["token_ids"], answer["logprobs"]
+
+    fresh = [essence(ask(prompt, f"fresh-{i}")) for i, prompt in enumerate(prompts)]
+    # A second turn: the first one's tokens and answer, and more.
+    second = prompts[0] + fresh[0][0] + prompts[1][:18]
+    behind = essence(ask(second, "second"))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for round_ in range(4):
+            abandoned = cluster.popen("generate", model, "--token-ids", ",".join(map(str, second)), "--max-tokens", "300",
+                                      "--temperature", "0", "--ignore-eos", "--request-id", "abandoned")
+            together = [pool.submit(ask, prompt, f"again-{i}") for i, prompt in enumerate(prompts)]
+            assert [essence(one.result()) for one in together] == fresh, round_
+            abandoned.kill()
+            abandoned.communicate()
+    # Others' pages were used meanwhile.
+    assert essence(ask(second, "second")) == behind
+    cluster.run("model", "unload", model)
+
+
+@needs_mlx
+def test_a_plan_does_not_mix_kinds_and_what_is_not_supported_is_named(cluster):
+    model = "llama"
+    cluster.run("model", "add", GOLDEN / "models" / model, "--name", model, check=False)
+    with pytest.raises(Failed) as failed:
+        cluster.load(model, cuts=[("m0", 0, 0), ("host", 1, 2)], **F32)
+    assert "a plan does not mix numerics" in str(failed.value)
+
+
+@needs_mlx
+def test_a_kv_of_two_bytes_and_quantized_weights_answer_alike_on_every_partition(cluster):
+    case = max(golden_cases("llama")[0], key=lambda c: len(c["prompt_ids"]))
+    answers = []
+    for stages in (1, 2):
+        load(cluster, "llama", stages, quantize="int4", activations="f32")
+        answer = cluster.generate("llama", ids=case["prompt_ids"], max_tokens=24, temperature=0, ignore_eos=True, logprobs=3)
+        assert re.fullmatch(r"mlx-1\.\w+\.[\d.]+/w=int4,head=int8,act=f32/kv=f16", answer["numerics_class"])
+        answers.append((answer["token_ids"], answer["logprobs"]))
+        cluster.run("model", "unload", "llama")
+    assert answers[0] == answers[1]
