@@ -274,10 +274,10 @@ absl::Status Certificate(const Context& context, const Flags& flags) {
   }
   // That of a service, where `strata cluster init` made it so.
   const bool service = flags.dir.empty() && !ReadAuthority(kDefaultAuthority).ok() &&
-                       ReadAuthority(kServiceAuthority).ok();
+                       ReadAuthority(ServiceAuthority()).ok();
   const std::string dir = flags.dir.empty() ? kDefaultFolder : flags.dir;
   ASSIGN_OR_RETURN(const AuthoritySet authority,
-                   ReadAuthoritySet(service ? kServiceAuthority : dir + "/authority"));
+                   ReadAuthoritySet(service ? ServiceAuthority() : dir + "/authority"));
   ASSIGN_OR_RETURN(const std::string fingerprint, CertificateFingerprint(authority.signer.cert));
   ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(authority.signer.cert));
   const std::string path = flags.out.empty() ? dir + "/" + flags.name : flags.out;

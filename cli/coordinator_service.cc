@@ -50,21 +50,27 @@ std::string ServicePort() {
   return at.has_value() ? std::to_string(at->port) : kDefaultPort;
 }
 
+std::string ServiceAuthority() {
+  const std::string set = SettingOf(ReadText(kConfig), "authority").value_or("");
+  return set.empty() ? kServiceAuthority : set;
+}
+
 absl::Status CheckServiceHasNoAuthority() {
-  if (!ReadAuthority(kServiceAuthority).ok()) {
-    return absl::OkStatus();
+  for (const std::string& path : {ServiceAuthority(), std::string(kServiceAuthority)}) {
+    if (ReadAuthority(path).ok()) {
+      return Error(absl::StatusCode::kAlreadyExists, "AUTHORITY_EXISTS",
+                   absl::StrCat("this machine has a cluster's authority already, in ", path))
+          .Hint(
+              "`strata node token` has other machines join that cluster; to make another one, move "
+              "that folder away first");
+    }
   }
-  return Error(
-             absl::StatusCode::kAlreadyExists, "AUTHORITY_EXISTS",
-             absl::StrCat("this machine has a cluster's authority already, in ", kServiceAuthority))
-      .Hint(
-          "`strata node token` has other machines join that cluster; to make another one, move "
-          "that folder away first");
+  return absl::OkStatus();
 }
 
 absl::Status SetUpService(const CertifiedKey& authority, const TlsFolder& coordinator, bool open) {
   RETURN_IF_ERROR(WriteTlsFolder(kServiceTls, coordinator, ServicesAccess()));
-  RETURN_IF_ERROR(WriteAuthority(kServiceAuthority, authority, ServicesAccess()));
+  RETURN_IF_ERROR(WriteAuthority(kServiceAuthority, authority, ServicesOwnership()));
   std::vector<std::pair<std::string, std::string>> settings = {{"tls-dir", kServiceTls},
                                                                {"authority", kServiceAuthority}};
   const auto listens = Listens(ReadText(kConfig));

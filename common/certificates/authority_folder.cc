@@ -16,6 +16,10 @@ namespace fs = std::filesystem;
 constexpr char kNext[] = "/next";
 constexpr char kPrevious[] = "/previous";
 
+constexpr char kHint[] =
+    "let the user that the coordinator runs as write to the folder of its --authority, on a disk "
+    "with room (docs/INSTALL.md says how to move one from /etc/strata)";
+
 absl::Status WrongPhase(const std::string& what, const std::string& hint) {
   return Error(absl::StatusCode::kFailedPrecondition, "WRONG_PHASE", what).Hint(hint);
 }
@@ -23,7 +27,16 @@ absl::Status WrongPhase(const std::string& what, const std::string& hint) {
 absl::Status FileFailed(const std::string& what, const std::error_code& error) {
   return Error(absl::StatusCode::kInternal, "FILE_FAILED",
                absl::StrCat("cannot ", what, ": ", error.message()))
-      .Hint("let the user that the coordinator runs as write to the folder of its --authority");
+      .Hint(kHint);
+}
+
+// The next or the previous one, which the coordinator itself writes.
+absl::Status Write(const std::string& path, const CertifiedKey& authority) {
+  const absl::Status written = WriteAuthority(path, authority);
+  if (written.ok() || ReasonOf(written) != "FILE_FAILED") {
+    return written;
+  }
+  return Error(written.code(), "FILE_FAILED", DetailOf(written).message()).Hint(kHint);
 }
 
 // One that was not written to its end is none: its certificate comes last.
@@ -88,7 +101,7 @@ absl::Status AddNextAuthority(const std::string& path, const CertifiedKey& next)
                       "see `strata cluster authority status` for the next step");
   }
   RETURN_IF_ERROR(Remove(path + kNext));
-  return WriteAuthority(path + kNext, next);
+  return Write(path + kNext, next);
 }
 
 absl::Status SwitchAuthority(const std::string& path) {
@@ -98,7 +111,7 @@ absl::Status SwitchAuthority(const std::string& path) {
                       "`strata cluster authority rotate` makes one");
   }
   RETURN_IF_ERROR(Remove(path + kPrevious));
-  RETURN_IF_ERROR(WriteAuthority(path + kPrevious, now.signer));
+  RETURN_IF_ERROR(Write(path + kPrevious, now.signer));
   return CompleteSwitch(path);
 }
 

@@ -99,19 +99,23 @@ absl::StatusOr<std::string> FolderBefore(const std::string& path) {
   return (fs::path(path).parent_path() / to).string();
 }
 
-// Lets a group read a folder and `names` in it.
-absl::Status GiveToGroup(const std::string& folder, const std::vector<std::string>& names,
-                         const TlsFolderAccess& access) {
-  if (!access.group.has_value()) {
-    return absl::OkStatus();
-  }
-  std::vector<std::string> paths = {folder};
+// Gives a folder and `names` in it to an owner, or lets a group read them. The folder comes last:
+// until then nobody else can put anything in the place of its files.
+absl::Status GiveAccess(const std::string& folder, const std::vector<std::string>& names,
+                        const TlsFolderAccess& access) {
+  std::vector<std::string> paths;
   for (const std::string& name : names) {
     paths.push_back(folder + name);
   }
+  paths.push_back(folder);
   for (const std::string& at : paths) {
-    if (chown(at.c_str(), static_cast<uid_t>(-1), *access.group) != 0 ||
-        chmod(at.c_str(), at == folder ? kGroupFolderMode : kGroupFileMode) != 0) {
+    if (access.owner.has_value()) {
+      if (lchown(at.c_str(), access.owner->user, access.owner->group) != 0) {
+        return Refused("give an owner", at, errno);
+      }
+    } else if (access.group.has_value() &&
+               (chown(at.c_str(), static_cast<uid_t>(-1), *access.group) != 0 ||
+                chmod(at.c_str(), at == folder ? kGroupFolderMode : kGroupFileMode) != 0)) {
       return Refused("give a group", at, errno);
     }
   }
@@ -150,7 +154,7 @@ absl::Status FillAndLink(const std::string& made, const std::string& path, const
   RETURN_IF_ERROR(WriteFile(made + "/ca.pem", folder.ca));
   RETURN_IF_ERROR(WriteFile(made + "/cert.pem", folder.own.cert));
   RETURN_IF_ERROR(WriteFile(made + "/key.pem", folder.own.key));
-  RETURN_IF_ERROR(GiveToGroup(made, {"/ca.pem", "/cert.pem", "/key.pem"}, access));
+  RETURN_IF_ERROR(GiveAccess(made, {"/ca.pem", "/cert.pem", "/key.pem"}, access));
   const std::string link = made + ".link";
   const std::string target = fs::path(made).filename().string();
   if (symlink(target.c_str(), link.c_str()) != 0) {
@@ -230,7 +234,7 @@ absl::Status WriteAuthority(const std::string& path, const CertifiedKey& authori
   // Its key first: a certificate without it would look like an authority.
   RETURN_IF_ERROR(WriteFile(at + "/ca-key.pem", authority.key));
   RETURN_IF_ERROR(WriteFile(at + "/ca.pem", authority.cert));
-  return GiveToGroup(at, {"/ca.pem", "/ca-key.pem"}, access);
+  return GiveAccess(at, {"/ca.pem", "/ca-key.pem"}, access);
 }
 
 absl::StatusOr<CertifiedKey> ReadAuthority(const std::string& path) {

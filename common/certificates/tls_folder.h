@@ -18,9 +18,18 @@ struct TlsFolder {
   CertifiedKey own;  // cert.pem, key.pem
 };
 
-// Who may read a folder beside its owner.
+// Whose a folder is.
+struct TlsFolderOwner {
+  uint32_t user = 0;
+  uint32_t group = 0;
+};
+
+// Who may read a folder beside its owner, and who that is.
 struct TlsFolderAccess {
-  std::optional<uint32_t> group;  // A group's id. The process must be root, or a member.
+  std::optional<uint32_t> group{};  // A group's id. The process must be root, or a member.
+  // Instead of the process's own user, which must be root then. Nobody else reads it, whatever
+  // `group` is.
+  std::optional<TlsFolderOwner> owner{};
   // A folder with nothing but the three files, as whoever copies them makes, is replaced too, where
   // the system can exchange two names at once.
   bool replace_copy = false;

@@ -1,6 +1,7 @@
 #include "common/joining/services.h"
 
 #include <grp.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 
 // Whose processes the packages' units are.
 constexpr char kGroup[] = "strata";
+constexpr char kUser[] = "strata";
 constexpr size_t kShownBytes = 1000;
 // A worker's start waits until it has joined; systemd itself gives up earlier.
 constexpr std::chrono::milliseconds kStartTimeout{180'000};
@@ -57,6 +59,14 @@ absl::Status StartService(const std::string& unit) {
 TlsFolderAccess ServicesAccess() {
   const group* found = geteuid() == 0 ? getgrnam(kGroup) : nullptr;
   return {.group = found != nullptr ? std::optional<uint32_t>(found->gr_gid) : std::nullopt};
+}
+
+TlsFolderAccess ServicesOwnership() {
+  TlsFolderAccess access = ServicesAccess();
+  if (const passwd* found = geteuid() == 0 ? getpwnam(kUser) : nullptr; found != nullptr) {
+    access.owner = TlsFolderOwner{.user = found->pw_uid, .group = found->pw_gid};
+  }
+  return access;
 }
 
 absl::Status SetInConfig(const std::string& path,

@@ -21,6 +21,9 @@ absl::Status StartService(const std::string& unit);
 
 // The group whose services may read keys; none where there is no such group, or this is not root.
 TlsFolderAccess ServicesAccess();
+// The user whose services may read and change what is theirs; as ServicesAccess where there is no
+// such user.
+TlsFolderAccess ServicesOwnership();
 
 // Sets flags in a file for --config (WithSettings), as a whole or not at all: who may read it
 // stays. A file that is not there is made. INTERNAL (FILE_FAILED) with `hint` where that cannot be.

@@ -5,11 +5,37 @@ import os
 import pytest
 
 import debian_root
+from test_pages_in_a_bare_debian import INSTALL, blocks
 from test_packages import INSIDE, of_services, packages  # noqa: F401: a fixture
 
 pytestmark = [pytest.mark.long,
               pytest.mark.skipif(bool(debian_root.missing()), reason=debian_root.missing() or "-"),
               pytest.mark.skipif(os.environ.get("STRATA_PRESET", "release") != "release", reason="packages are of release builds")]
+
+# The authority where an administrator has put it, whom the page tells how to move it, and a change of it.
+AUTHORITY = r"""
+authority() { strata cluster authority "$1" 2>&1; }
+serves() { sed -i '/^authority/d' /etc/strata/coordinator.toml; echo "authority = \"$1\"" >>/etc/strata/coordinator.toml
+           systemctl restart strata-coordinator; wait_for sh -c 'strata node list | grep -q box'; }
+install -d -g strata -m 0750 /etc/strata/authority
+install -g strata -m 0640 -t /etc/strata/authority /var/lib/strata/authority/*.pem
+rm -r /var/lib/strata/authority
+serves /etc/strata/authority
+has "another cluster is not made over it" "$(strata cluster init 2>&1)" "already, in /etc/strata/authority"
+strata cluster certificate client anna --out /root/anna >/dev/null || fail=1
+has "its sandbox keeps the service from changing it" "$(authority rotate)" "cannot make"
+has "and the page is named" "$(authority rotate)" docs/INSTALL.md
+MOVES
+serves /var/lib/strata/authority
+rm -r /etc/strata/authority
+for step in rotate switch finish; do
+    wait_for strata cluster authority $step
+    wait_for sh -c "strata cluster authority status --json | tr -d ' \n' | grep -q 'signer'"
+done
+has "another authority signs" "$(authority status)" "signs, and it alone is trusted"
+is "which the service wrote" "$(stat -c '%U %a' /var/lib/strata/authority/ca-key.pem)" "strata 600"
+has "it answers under that" "$(ask)" Paris
+""".replace("MOVES", blocks(INSTALL, "An authority in /etc/strata")[0][1])
 
 JOINS = INSIDE + r"""
 apt-get install -q -y --no-install-recommends /debs/*.deb >/install.log 2>&1 || { cat /install.log; exit; }
@@ -18,7 +44,8 @@ systemctl stop strata-worker
 export HOME=/root; cd /root
 strata cluster init --name home --hosts 127.0.0.1 --no-worker >/init || { cat /init; fail=1; }
 has "it prints what comes next" "$(cat /init)" "strata-worker join strata-join-1."
-is "the authority is the service's alone" "$(stat -c '%U %G %a' /etc/strata/authority/ca-key.pem)" "root strata 640"
+is "the authority is the service's alone" "$(stat -c '%U %G %a' /var/lib/strata/authority /var/lib/strata/authority/ca-key.pem | xargs)" \
+    "strata strata 700 strata strata 600"
 is "and so is the key" "$(stat -L -c '%U %G %a' /etc/strata/tls/key.pem)" "root strata 640"
 is "the coordinator runs" "$(active strata-coordinator)" active
 is "without a flag, as who made it" "$(strata status >/dev/null 2>&1; echo $?)" 0
@@ -37,6 +64,7 @@ strata model add /usr/share/strata/models/recall >/dev/null || fail=1
 strata model load recall >/dev/null || fail=1
 has "the model answers" "$(ask)" Paris
 has "by the node of that name" "$(strata node list)" box
+""" + AUTHORITY + r"""
 finish
 """
 

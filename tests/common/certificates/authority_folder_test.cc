@@ -1,7 +1,10 @@
 #include "common/certificates/authority_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -37,6 +40,27 @@ class AuthorityFolderTest : public ::testing::Test {
   const std::string path_ = ::testing::TempDir() + "strata-authority-folder";
   const CertifiedKey first_ = MadeAuthority("home");
   const CertifiedKey second_ = MadeAuthority("home");
+};
+
+// While it lives, no file of this process takes a byte, whoever its user is.
+class NoRoom {
+ public:
+  NoRoom() {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none = {0, before_.rlim_max};
+    signal_ = std::signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoRoom() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, signal_);
+  }
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+
+ private:
+  rlimit before_ = {};
+  void (*signal_)(int) = SIG_DFL;
 };
 
 TEST_F(AuthorityFolderTest, GoesFromOneToTheOtherByWayOfBoth) {
@@ -88,6 +112,19 @@ TEST_F(AuthorityFolderTest, ANextOneThatWasNotWrittenToItsEndIsNone) {
   EXPECT_EQ(Trusted(), std::vector{Print(first_)});
   EXPECT_TRUE(AddNextAuthority(path_, second_).ok());
   EXPECT_EQ(Trusted().size(), 2u);
+}
+
+TEST_F(AuthorityFolderTest, WhoCannotWriteIsToldWhatTheCoordinatorHasToBeLetDo) {
+  absl::Status refused;
+  {
+    const NoRoom full;
+    refused = AddNextAuthority(path_, second_);
+  }
+  EXPECT_EQ(ReasonOf(refused), "FILE_FAILED");
+  EXPECT_THAT(DetailOf(refused).message(), ::testing::HasSubstr(path_ + "/next"));
+  EXPECT_THAT(DetailOf(refused).hint(), ::testing::HasSubstr("--authority"));
+  EXPECT_EQ(Trusted(), std::vector{Print(first_)});
+  EXPECT_TRUE(AddNextAuthority(path_, second_).ok());
 }
 
 }  // namespace

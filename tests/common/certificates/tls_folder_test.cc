@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <ctime>
 #include <filesystem>
@@ -124,6 +125,21 @@ TEST_F(TlsFolderTest, AnAuthorityIsReadAsItWasWrittenAndNeverReplaced) {
   EXPECT_EQ(read->key, authority.key);
   EXPECT_EQ(ReasonOf(WriteAuthority(path_, MadeAuthority("home"))), "AUTHORITY_EXISTS");
   EXPECT_EQ(ReadAuthority(path_)->key, authority.key);
+}
+
+TEST_F(TlsFolderTest, AnAuthorityIsItsOwnersAlone) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root gives files away";
+  }
+  const TlsFolderAccess access = {.group = 2, .owner = TlsFolderOwner{.user = 1, .group = 2}};
+  ASSERT_TRUE(WriteAuthority(path_, MadeAuthority("home"), access).ok());
+  for (const std::string& at : {path_, path_ + "/ca.pem", path_ + "/ca-key.pem"}) {
+    struct stat found = {};
+    ASSERT_EQ(stat(at.c_str(), &found), 0);
+    EXPECT_EQ(found.st_uid, 1u) << at;
+    EXPECT_EQ(found.st_gid, 2u) << at;
+    EXPECT_EQ(found.st_mode & 0077, 0u) << at;
+  }
 }
 
 TEST_F(TlsFolderTest, AnAuthorityWithoutItsKeyIsMissing) {
