@@ -1,5 +1,6 @@
 #include "coordinator/serve_flags.h"
 
+#include "common/certificates/renewal.h"
 #include "common/status.h"
 #include "common/units.h"
 
@@ -47,7 +48,8 @@ void Register(Flags* flags, ServeFlags* f) {
                 "How long the certificates of those who join are valid", 1, kMostCertificateDays);
   flags->Duration("renew-before", &f->renew_before,
                   "How long before it ends the coordinator renews its own certificate, with "
-                  "--authority; 0s: when a third of its time is left");
+                  "--authority",
+                  {}, kRenewedByDefault);
   flags->Duration("max-connection-age", &f->security.max_connection_age,
                   "With TLS, after how long a connection gives way to a new one, by the "
                   "certificates of then; what is open goes on",

@@ -230,8 +230,10 @@ void Flags::Size(const std::string& name, uint64_t* target, const std::string& h
 }
 
 void Flags::Duration(const std::string& name, std::chrono::nanoseconds* target,
-                     const std::string& help, std::chrono::nanoseconds least) {
-  impl_->Add(name, help, FormatDuration(*target), "TIME",
+                     const std::string& help, std::chrono::nanoseconds least,
+                     const std::string& zero_means) {
+  const bool says = target->count() == 0 && !zero_means.empty();
+  impl_->Add(name, help, says ? zero_means : FormatDuration(*target), "TIME",
              [target, least](const std::string& value) -> absl::Status {
                ASSIGN_OR_RETURN(const std::chrono::nanoseconds time, ParseDuration(value));
                if (time < least) {

@@ -39,9 +39,10 @@ class Flags {
   // "8GiB"; 0 prints as `zero_means`. Less than `least` is wrong use.
   void Size(const std::string& name, uint64_t* target, const std::string& help,
             const std::string& zero_means = "0", uint64_t least = 0);
-  // "500ms"; less than `least` is wrong use.
+  // "500ms"; less than `least` is wrong use. A default of 0 prints as `zero_means`, or as a time.
   void Duration(const std::string& name, std::chrono::nanoseconds* target, const std::string& help,
-                std::chrono::nanoseconds least = std::chrono::nanoseconds(0));
+                std::chrono::nanoseconds least = std::chrono::nanoseconds(0),
+                const std::string& zero_means = "");
   // A text that is one of `choices`.
   void Choice(const std::string& name, std::string* target, std::vector<std::string> choices,
               const std::string& help);

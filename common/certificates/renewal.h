@@ -17,6 +17,9 @@ CertificateTerm TermOfIssue(int64_t issued_s, int64_t total_s);
 // When one of this term was issued, if by TermOfIssue.
 int64_t IssuedAtS(const CertificateTerm& term);
 
+// What a `renew_before_s` of 0 means, for people.
+inline constexpr char kRenewedByDefault[] = "a third of its time";
+
 // Whether less than `renew_before_s` is left of it; 0: less than a third of its time.
 bool RenewalIsDue(const CertificateTerm& term, int64_t renew_before_s, int64_t now_s);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/certificates/renewal.h"
 #include "common/names.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
@@ -92,9 +93,10 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "free one. Default: nowhere");
   flags.Text("tls-dir", &options->security.tls_dir,
              "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
-  flags.Duration("renew-before", &options->renew_before,
-                 "How long before it ends the worker has its certificate renewed by the "
-                 "coordinator; 0s: when a third of its time is left");
+  flags.Duration(
+      "renew-before", &options->renew_before,
+      "How long before it ends the worker has its certificate renewed by the coordinator", {},
+      kRenewedByDefault);
   flags.Duration("max-connection-age", &options->security.max_connection_age,
                  "With TLS, after how long a connection gives way to a new one, by the "
                  "certificates of then; what is open goes on",

@@ -20,6 +20,7 @@ class FlagsTest : public ::testing::Test {
     flags_.Text("name", &name_, "a name");
     flags_.Size("memory", &memory_, "memory", "all");
     flags_.Duration("wait", &wait_, "wait");
+    flags_.Duration("early", &early_, "early", {}, "a third");
     flags_.Switch("insecure", &insecure_, "no TLS");
     flags_.Number("max-queued", &queued_, "queue", 1, 1000);
     flags_.Choice("backend", &backend_, {"auto", "cpu"}, "backend");
@@ -40,6 +41,7 @@ class FlagsTest : public ::testing::Test {
   std::string name_ = "host";
   uint64_t memory_ = 0;
   std::chrono::nanoseconds wait_ = std::chrono::seconds(10);
+  std::chrono::nanoseconds early_{0};
   bool insecure_ = false;
   uint64_t queued_ = 256;
   std::string backend_ = "auto";
@@ -110,7 +112,8 @@ TEST_F(FlagsTest, HelpNamesEveryFlagItsDefaultAndVariable) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(Parse({"--help"}), 0);
   const std::string help = ::testing::internal::GetCapturedStdout();
-  for (const char* part : {"--memory", "P_MAX_QUEUED", "default 256", "default 10 s", "auto|cpu"}) {
+  for (const char* part : {"--memory", "P_MAX_QUEUED", "default 256", "default 10 s", "default all",
+                           "default a third", "auto|cpu"}) {
     EXPECT_THAT(help, HasSubstr(part));
   }
 }
