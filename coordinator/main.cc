@@ -140,6 +140,18 @@ absl::StatusOr<bool> RevokeNode(const std::string& node, bool alive, JoiningDesk
 }
 
 // What ends the process takes beside the requests in flight.
+// When the certificates of the listeners that have TLS end.
+std::vector<CertificateEnd> CertificateEnds(const Transport& transport, const HttpSecurity& http) {
+  std::vector<CertificateEnd> ends;
+  if (const auto files = transport.tls(); files != nullptr) {
+    ends.push_back({.listener = "grpc", .at_s = files->ends_first.not_after_s});
+  }
+  if (http.tls() != nullptr) {
+    ends.push_back({.listener = "http", .at_s = http.tls()->not_after_s()});
+  }
+  return ends;
+}
+
 constexpr nanoseconds kStopTime = std::chrono::seconds(15);
 
 absl::Status Serve(const ServeFlags& f, const std::string& program) {
@@ -199,7 +211,8 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
       &coordinator,
       {.max_unread_bytes = f.max_unread, .send_timeout = f.grpc_send_timeout, .texts = texts});
   RETURN_IF_ERROR(coordinator.Start());
-  const auto http_backend = MakeHttpBackend(&coordinator);
+  const auto http_backend =
+      MakeHttpBackend(&coordinator, [&] { return CertificateEnds(transport, http_security); });
   const auto http_memory = std::make_shared<HttpMemory>(f.max_http_memory);
   ASSIGN_OR_RETURN(const WebOriginOptions web, WebOptionsOf(f));
   HttpApi http_api(

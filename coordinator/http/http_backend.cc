@@ -25,7 +25,9 @@ class CoordinatorGeneration : public HttpGeneration {
 
 class CoordinatorBackend : public HttpBackend {
  public:
-  explicit CoordinatorBackend(Coordinator* coordinator) : coordinator_(coordinator) {}
+  CoordinatorBackend(Coordinator* coordinator,
+                     std::function<std::vector<CertificateEnd>()> certificates)
+      : coordinator_(coordinator), certificates_(std::move(certificates)) {}
 
   TimePoint Now() const override { return coordinator_->Now(); }
   absl::StatusOr<std::shared_ptr<Caller>> Authenticate(std::string_view authorization) override {
@@ -53,7 +55,9 @@ class CoordinatorBackend : public HttpBackend {
       known.insert(model->name);
     }
     coordinator_->metrics()->KeepOnly(known);
-    return coordinator_->metrics()->Text(models, coordinator_->weight_holders()->sent_bytes());
+    return coordinator_->metrics()->Text(
+        models, coordinator_->weight_holders()->sent_bytes(),
+        certificates_ ? certificates_() : std::vector<CertificateEnd>());
   }
   std::shared_ptr<HttpGeneration> NewGeneration(const GenerationOptions& options,
                                                 GenerationReceiver* receiver) override {
@@ -63,12 +67,14 @@ class CoordinatorBackend : public HttpBackend {
 
  private:
   Coordinator* const coordinator_;
+  const std::function<std::vector<CertificateEnd>()> certificates_;
 };
 
 }  // namespace
 
-std::unique_ptr<HttpBackend> MakeHttpBackend(Coordinator* coordinator) {
-  return std::make_unique<CoordinatorBackend>(coordinator);
+std::unique_ptr<HttpBackend> MakeHttpBackend(
+    Coordinator* coordinator, std::function<std::vector<CertificateEnd>()> certificates) {
+  return std::make_unique<CoordinatorBackend>(coordinator, std::move(certificates));
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_HTTP_HTTP_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "coordinator/keys/caller.h"
+#include "coordinator/metrics/metrics.h"
 #include "coordinator/service/process/generation.h"
 #include "coordinator/service/request/model_runtime.h"
 #include "strata/v1/admin.pb.h"
@@ -52,8 +54,9 @@ class HttpBackend {
                                                         GenerationReceiver* receiver) = 0;
 };
 
-// `coordinator` outlives it, and what it made.
-std::unique_ptr<HttpBackend> MakeHttpBackend(Coordinator* coordinator);
+// `coordinator` outlives it, and what it made. `certificates`, for metrics: asked by any thread.
+std::unique_ptr<HttpBackend> MakeHttpBackend(
+    Coordinator* coordinator, std::function<std::vector<CertificateEnd>()> certificates = {});
 
 }  // namespace strata
 

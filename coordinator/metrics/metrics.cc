@@ -30,7 +30,8 @@ void Metrics::KeepOnly(const std::set<std::string>& models) {
   std::erase_if(series_, [&](const auto& entry) { return !models.contains(entry.first); });
 }
 
-std::string Metrics::Text(const std::vector<ModelSnapshot>& models, uint64_t weights_sent_bytes) {
+std::string Metrics::Text(const std::vector<ModelSnapshot>& models, uint64_t weights_sent_bytes,
+                          const std::vector<CertificateEnd>& certificates) {
   for (const ModelSnapshot& snapshot : models) {
     SeriesOf(snapshot.model);
   }
@@ -56,6 +57,14 @@ std::string Metrics::Text(const std::vector<ModelSnapshot>& models, uint64_t wei
                     {}};
   sent.metric.push_back(CounterSample({}, static_cast<double>(weights_sent_bytes)));
   families.push_back(std::move(sent));
+  MetricFamily ends{"strata_certificate_expires_timestamp_seconds",
+                    "When the certificate of a listener ends, in seconds since 1970.",
+                    prometheus::MetricType::Gauge,
+                    {}};
+  for (const CertificateEnd& end : certificates) {
+    ends.metric.push_back(GaugeSample({{"listener", end.listener}}, static_cast<double>(end.at_s)));
+  }
+  families.push_back(std::move(ends));
   std::vector<MetricFamily> aliases = AliasesOf(families);
   std::move(aliases.begin(), aliases.end(), std::back_inserter(families));
   std::ostringstream out;

@@ -23,6 +23,12 @@ inline constexpr char kMetricsContentType[] = "text/plain; version=0.0.4; charse
 
 struct RequestSeries;
 
+// When what a listener shows ends: its certificate, or an authority that this hangs on.
+struct CertificateEnd {
+  std::string listener;  // "grpc", "http".
+  int64_t at_s = 0;      // Since 1970.
+};
+
 // Any thread. The only label of requests is their model (and how they ended), so that there are as
 // many series as models.
 class Metrics {
@@ -34,7 +40,9 @@ class Metrics {
 
   // The text that Prometheus scrapes: own names, then their aliases. The models in `models` are
   // there from the first scrape on, with zeros. `weights_sent_bytes`: to workers, since the start.
-  std::string Text(const std::vector<ModelSnapshot>& models, uint64_t weights_sent_bytes = 0);
+  // `certificates`: of the listeners that have TLS.
+  std::string Text(const std::vector<ModelSnapshot>& models, uint64_t weights_sent_bytes = 0,
+                   const std::vector<CertificateEnd>& certificates = {});
 
   ConstraintMetrics* constraints() { return &constraints_; }
 

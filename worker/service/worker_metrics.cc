@@ -134,6 +134,15 @@ std::vector<MetricFamily> WorkerFamilies(const WorkerReport& report) {
                    {info.type == MetricType::Counter ? CounterSample(labels, value)
                                                      : GaugeSample(labels, value)}});
   }
+  MetricFamily& ends =
+      out.emplace_back(MetricFamily{"strata_worker_certificate_expires_timestamp_seconds",
+                                    "When the worker's certificate ends, in seconds since 1970.",
+                                    MetricType::Gauge,
+                                    {}});
+  if (report.certificate_end_s != 0) {
+    ends.metric.push_back(
+        GaugeSample({{"node", report.node}}, static_cast<double>(report.certificate_end_s)));
+  }
   if (report.stages.empty()) {
     return out;
   }

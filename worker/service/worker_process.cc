@@ -111,14 +111,21 @@ absl::Status CheckMetricsAddress(const WorkerOptions& options) {
   return CanListen(address);
 }
 
+WorkerReport ReportOf(const WorkerNode& node, const Transport& transport) {
+  WorkerReport report = node.Report();
+  if (const auto files = transport.tls(); files != nullptr) {
+    report.certificate_end_s = files->ends_first.not_after_s;
+  }
+  return report;
+}
+
 // Null when none are wanted.
 absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const WorkerOptions& options,
-                                                            const WorkerNode* node) {
+                                                            std::function<WorkerReport()> report) {
   if (options.metrics_listen.empty()) {
     return nullptr;
   }
-  ASSIGN_OR_RETURN(auto metrics,
-                   MetricsServer::Start(options.metrics_listen, [node] { return node->Report(); }));
+  ASSIGN_OR_RETURN(auto metrics, MetricsServer::Start(options.metrics_listen, std::move(report)));
   std::fprintf(stderr, "metrics listening on %s\n", metrics->address().c_str());
   return metrics;
 }
@@ -363,14 +370,15 @@ absl::Status RunWorker(const WorkerOptions& options) {
   {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
+    const auto report = [&node, &transport] { return ReportOf(node, transport); };
     ExamineOptions examine = ExamineOptionsOf(options, node_options.address);
     examine.promised_memory_bytes = memory.host_bytes != 0 ? memory.host_bytes : memory.bytes;
     examine.processor = ProcessorFactsOf(backend->name(), backend->facts().kind);
     diagnosis.Set({.examine = std::move(examine),
                    .coordinator = options.coordinator,
                    .cache_bytes = [&node] { return node.Report().cache_bytes; },
-                   .metrics = [&node] { return MetricsText(node.Report()); }});
-    const auto metrics = ServeMetrics(options, &node);
+                   .metrics = [report] { return MetricsText(report()); }});
+    const auto metrics = ServeMetrics(options, report);
     status = metrics.status();
     if (status.ok()) {
       const auto keeper = KeepCertificate(options, transport, server.get());

@@ -45,6 +45,9 @@ struct WorkerReport {
   uint64_t fetched_bytes = 0;
   uint64_t standby_bytes = 0;  // Of cache_bytes, kept for other nodes' layers.
   WeightTraffic weight_traffic;
+  // When its certificate ends, or an authority that this hangs on, in seconds since 1970; 0: it has
+  // none.
+  int64_t certificate_end_s = 0;
   std::vector<StageReport> stages;  // Of each model and stage one.
 };
 

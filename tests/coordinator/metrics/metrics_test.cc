@@ -91,6 +91,18 @@ class MetricsTest : public ::testing::Test {
   Metrics metrics_;
 };
 
+TEST_F(MetricsTest, SaysWhenTheCertificatesOfListenersEnd) {
+  const auto lines =
+      Lines(metrics_.Text({}, 0, {{"grpc", 1'800'000'001}, {"http", 1'900'000'000}}));
+  for (const char* line : {
+           R"(strata_certificate_expires_timestamp_seconds{listener="grpc"} 1800000001)",
+           R"(strata_certificate_expires_timestamp_seconds{listener="http"} 1900000000)",
+       }) {
+    EXPECT_THAT(lines, Contains(line));
+  }
+  EXPECT_THAT(Scrape(), Each(Not(HasSubstr("listener="))));
+}
+
 TEST_F(MetricsTest, ARequestIsMeasuredFromItsSubmissionToItsEnd) {
   Observe("stop");
   const auto lines = Scrape();

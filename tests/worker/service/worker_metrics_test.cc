@@ -28,6 +28,7 @@ WorkerReport Report() {
   report.threads = 4;
   report.joined = true;
   report.memory_limit_bytes = 1000;
+  report.certificate_end_s = 1'800'000'001;
   return report;
 }
 
@@ -70,6 +71,7 @@ TEST(WorkerMetrics, TellTheNodeAndItsStages) {
           R"(strata_worker_joined{node="a"} 1)",
           R"(strata_worker_threads{node="a"} 4)",
           R"(strata_worker_memory_limit_bytes{node="a"} 1000)",
+          R"(strata_worker_certificate_expires_timestamp_seconds{node="a"} 1800000001)",
           R"(strata_worker_weight_bytes{model="m",stage="1",node="a"} 500)",
           R"(strata_worker_compute_seconds_total{model="m",stage="1",node="a"} 1.5)",
           R"(strata_worker_wait_seconds_total{model="m",stage="1",node="a"} 0.02)",
