@@ -39,6 +39,7 @@
 #include "coordinator/serve_flags.h"
 #include "coordinator/service/calls/admin_service.h"
 #include "coordinator/service/calls/audit_service.h"
+#include "coordinator/service/calls/audited_call.h"
 #include "coordinator/service/calls/certificate_service.h"
 #include "coordinator/service/calls/doctor_service.h"
 #include "coordinator/service/calls/inference_service.h"
@@ -180,6 +181,8 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   Models models(&store, &blobs);
   RETURN_IF_ERROR(models.Restore());
   AuditLog audit(admin_store.get(), {.entries = f.audit_entries});
+  RefusedCalls refused_calls(&audit);
+  const OnRefusedCall on_refused_call = std::bind_front(&RefusedCalls::Add, &refused_calls);
   const DiskWatch disk({.data_dir = f.data_dir,
                         .least_free_bytes = f.min_free_disk,
                         .probe = [&audit] { audit.Probe(); }},
@@ -201,15 +204,18 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
     refusals.Add(node.name(), node.address(), why);
   };
   MembershipService membership(std::move(membership_options), coordinator.membership(), &blobs,
+  membership_options.on_refused_call = on_refused_call;
                                coordinator.weight_holders(), &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
   LinkService links(coordinator.links(), link_options);
+  link_options.on_refused = on_refused_call;
   const auto texts = NewTextThreads(f.max_waiting_calls, f.max_waiting_texts);
-  InferenceServiceImpl inference(
-      &coordinator,
-      {.max_unread_bytes = f.max_unread, .send_timeout = f.grpc_send_timeout, .texts = texts});
+  InferenceServiceImpl inference(&coordinator, {.max_unread_bytes = f.max_unread,
+                                                .send_timeout = f.grpc_send_timeout,
+                                                .texts = texts,
+                                                .on_refused = on_refused_call});
   RETURN_IF_ERROR(coordinator.Start());
   const auto http_backend =
       MakeHttpBackend(&coordinator, [&] { return CertificateEnds(transport, http_security); });

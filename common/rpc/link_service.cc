@@ -231,9 +231,13 @@ class LinkService::Impl {
     }
 
     absl::StatusOr<std::shared_ptr<LinkSink>> OpenAsPeer(const v1::LinkOpen& open) {
-      RETURN_IF_ERROR(CheckPeerRole(context_, CallFor::kMembers));
-      if (!open.from_node().empty()) {
-        RETURN_IF_ERROR(CheckPeerIsNode(context_, open.from_node()));
+      absl::Status may = CheckPeerRole(context_, CallFor::kMembers);
+      if (may.ok() && !open.from_node().empty()) {
+        may = CheckPeerIsNode(context_, open.from_node());
+      }
+      if (!may.ok()) {
+        if (service_->options_.on_refused) service_->options_.on_refused(context_, "Link", may);
+        return may;
       }
       return service_->Open(open, context_.peer(), link_);
     }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/frame.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/transport.h"
 #include "strata/v1/shard.pb.h"
 
@@ -65,6 +66,8 @@ struct LinkServiceOptions {
   size_t max_frame_bytes = kMaxFrameBytes;
   // OnResult links (the coordinator) or OnStep links (a worker): what the frames' headers are.
   bool results = false;
+  // Told of those whose certificate opens no link, or not this one. May be empty.
+  OnRefusedCall on_refused{};
 };
 
 class LinkService : public IoService {

@@ -2,8 +2,10 @@
 #ifndef STRATA_COMMON_RPC_PEER_ROLE_H_
 #define STRATA_COMMON_RPC_PEER_ROLE_H_
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "common/certificates/authority.h"
@@ -33,6 +35,10 @@ std::optional<CertificateHolder> PeerCertificateHolder(const grpc::ServerContext
 // text, and for a certificate that names none: that of an authority of one's own, which `strata
 // cluster` did not make.
 absl::Status CheckPeerRole(const grpc::ServerContext& context, CallFor whom);
+
+// Told of calls that the two checks here refuse, each by its name. Any thread; must not wait.
+using OnRefusedCall = std::function<void(const grpc::ServerContext& context, std::string_view call,
+                                         const absl::Status& why)>;
 
 // Whom the caller's certificate names, for people, as in "operator anna", or "certificate NAME"
 // where it names no role. "" in plain text.

@@ -10,7 +10,6 @@
 namespace strata {
 namespace {
 
-constexpr uint64_t kMinuteMs = 60'000;
 constexpr size_t kMostTextBytes = 256;
 
 AuditEntry EntryOf(const AuditCall& call, uint64_t now_ms) {
@@ -44,9 +43,11 @@ void AuditLog::End(AuditEntry entry, const absl::Status& outcome) {
   Note(store_->AddEntry(entry, options_.entries).status(), entry);
 }
 
-void AuditLog::Refuse(const AuditCall& call, const absl::Status& why, uint64_t now_ms) {
+void AuditLog::Refuse(const AuditCall& call, const absl::Status& why, uint64_t now_ms,
+                      RefusedOf of) {
   AuditEntry entry = EntryOf(call, now_ms);
   entry.refused = true;
+  entry.of_others = of == RefusedOf::kOthers;
   entry.outcome = ReasonOf(why);
   // What was asked for is in the first of them; a flood may ask for anything.
   std::string alike = entry.who + '\n' + entry.address + '\n' + entry.call + '\n' + entry.outcome;
@@ -54,22 +55,23 @@ void AuditLog::Refuse(const AuditCall& call, const absl::Status& why, uint64_t n
   if (!refusals_.TryLock()) {
     return;
   }
-  Count(std::move(entry), std::move(alike), now_ms);
+  Count(std::move(entry), std::move(alike), now_ms,
+        of == RefusedOf::kOthers ? &of_others_ : &of_operators_);
   refusals_.Unlock();
 }
 
-void AuditLog::Count(AuditEntry entry, std::string alike, uint64_t now_ms) {
-  if (now_ms >= minute_ms_ + kMinuteMs || now_ms < minute_ms_) {
-    minute_ms_ = now_ms;
-    alike_.clear();
+void AuditLog::Count(AuditEntry entry, std::string alike, uint64_t now_ms, Recent* recent) {
+  if (now_ms >= recent->since_ms + recent->for_ms || now_ms < recent->since_ms) {
+    recent->since_ms = now_ms;
+    recent->alike.clear();
   }
-  if (!alike_.contains(alike) && alike_.size() >= kMostRefusals) {
+  if (!recent->alike.contains(alike) && recent->alike.size() >= kMostRefusals) {
     alike.clear();
     entry.who = "many";
     entry.call = "more refusals";
     entry.address = entry.object = "";
   }
-  const auto [found, is_new] = alike_.try_emplace(alike, entry);
+  const auto [found, is_new] = recent->alike.try_emplace(alike, entry);
   if (is_new) {
     const auto number = store_->AddEntry(entry, std::max<uint64_t>(1, options_.entries / 10));
     found->second.number = number.value_or(0);

@@ -26,6 +26,9 @@ constexpr char kAdminTables[] = R"(
                         PRIMARY KEY (kind, name)) STRICT;
 )";
 
+// What an entry is in the column `refused`.
+uint64_t KindOf(const AuditEntry& entry) { return !entry.refused ? 0 : entry.of_others ? 2 : 1; }
+
 // The most that SQLite counts to.
 constexpr auto kMostNumber = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
@@ -89,7 +92,7 @@ absl::StatusOr<uint64_t> AdminStore::Add(const AuditEntry& entry, uint64_t keep)
                         .Bind(entry.call)
                         .Bind(entry.object)
                         .Bind(entry.outcome)
-                        .Bind(uint64_t{entry.refused})
+                        .Bind(KindOf(entry))
                         .Bind(entry.times)
                         .Run());
   }
@@ -98,8 +101,7 @@ absl::StatusOr<uint64_t> AdminStore::Add(const AuditEntry& entry, uint64_t keep)
                    database_->Prepare("DELETE FROM audit WHERE refused = ? AND number <= "
                                       "(SELECT number FROM audit WHERE refused = ? "
                                       "ORDER BY number DESC LIMIT 1 OFFSET ?)"));
-  RETURN_IF_ERROR(
-      prune.Bind(uint64_t{entry.refused}).Bind(uint64_t{entry.refused}).Bind(keep).Run());
+  RETURN_IF_ERROR(prune.Bind(KindOf(entry)).Bind(KindOf(entry)).Bind(keep).Run());
   return number;
 }
 
@@ -144,6 +146,7 @@ absl::StatusOr<std::vector<AuditEntry>> AdminStore::ListEntries(const AuditQuery
     entry.object = statement.Text(5);
     entry.outcome = statement.Text(6);
     entry.refused = statement.Integer(7) != 0;
+    entry.of_others = statement.Integer(7) == 2;
     entry.times = statement.Integer(8);
   }
 }

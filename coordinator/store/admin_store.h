@@ -28,6 +28,7 @@ struct AuditEntry {
   std::string object = {};   // The name of what it was about.
   std::string outcome = {};  // "": under way, or cut off; "OK"; or the reason of an error.
   bool refused = false;      // Its caller might not.
+  bool of_others = false;    // Of these: a call that is not for operators.
   uint64_t times = 1;        // So often, of refusals that are alike.
 };
 
@@ -53,7 +54,7 @@ class AdminStore {
   static absl::StatusOr<std::unique_ptr<AdminStore>> Open(const std::string& path);
 
   // Adds the entry under a number of its own, which it returns, and removes the oldest ones of
-  // those that are refused as this is, or are not, until `keep` of these are left.
+  // those that are refused, and of others, as this is, until `keep` of these are left.
   absl::StatusOr<uint64_t> AddEntry(const AuditEntry& entry, uint64_t keep) STRATA_EXCLUDES(mutex_);
   // Changes the time, object, outcome and times of the entry with this number, if it is still
   // there.

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import python_sdk
-from cluster import GIVE_UP_S, SOURCE, Cluster
+from cluster import GIVE_UP_S, SOURCE, Cluster, wait_until
 from test_cluster_certificates import made, strata
 
 ROLES = ("coordinator", "worker", "operator", "client")
@@ -72,16 +72,39 @@ def test_every_call_of_every_service_is_in_the_table():
     assert set(table) <= known, set(table) - known
 
 
-def test_each_role_may_what_the_table_says_and_no_more(places, python_sdk_home):
-    cluster, files, elsewhere = places
-    made_calls = [[elsewhere.get(call[0], cluster.address), *call] for call in calls()]
+def make_calls(python_sdk_home, files, made_calls):
+    """{role: [whether each call was refused for it]}"""
     done = subprocess.run([python_sdk_home / "bin" / "python", SOURCE / "tests/integration/role_calls.py"],
                           input=json.dumps({"folders": {role: str(files / role) for role in ROLES}, "calls": made_calls}),
                           capture_output=True, text=True, timeout=GIVE_UP_S)
     assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_refused_calls_of_clients_and_workers_are_in_the_audit(places, python_sdk_home):
+    cluster, files, _ = places
+    # The coordinator has both services of links and weights too.
+    services = {"InferenceService": ["worker"], "MembershipService": ["client", "operator"], "ShardService": ["client", "operator"]}
+    made_calls = [[cluster.address, *call] for call in calls() if call[0] in services and call[1] != "Probe"]
+    make_calls(python_sdk_home, files, made_calls * 2)
+    expected = {(f"{role} {role}", call[2], "ROLE_MAY_NOT") for call in made_calls for role in services[call[1]]}
+
+    def recorded():
+        listed = strata(files, "audit", "--json", "--coordinator", cluster.address, "--tls-dir", files / "operator")
+        found = [(entry["who"], entry["call"], entry["outcome"]) for entry in json.loads(listed.stdout)["entries"] if entry["refused"]]
+        return len(found) == len(expected) and found
+
+    found = wait_until(recorded, "each is an entry, once for all that are alike")
+    assert set(found) == expected
+
+
+def test_each_role_may_what_the_table_says_and_no_more(places, python_sdk_home):
+    cluster, files, elsewhere = places
+    made_calls = [[elsewhere.get(call[0], cluster.address), *call] for call in calls()]
+    refusals = make_calls(python_sdk_home, files, made_calls)
     table = documented()
     wrong = []
-    for role, refused in json.loads(done.stdout).items():
+    for role, refused in refusals.items():
         for (_, service, method, _, _), was in zip(made_calls, refused, strict=True):
             may = role in allowed_by_table(table, service, method)
             if was == may:

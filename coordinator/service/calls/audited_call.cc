@@ -72,8 +72,22 @@ absl::Status CheckOperator(const grpc::ServerContext& context, KeyRing* keys, Au
   return may;
 }
 
-void AuditRefusal(AuditLog* log, const AuditCall& call, const absl::Status& why) {
-  if (log != nullptr) log->Refuse(call, why, UnixMs());
+void AuditRefusal(AuditLog* log, const AuditCall& call, const absl::Status& why, RefusedOf of) {
+  if (log != nullptr) log->Refuse(call, why, UnixMs(), of);
+}
+
+RefusedCalls::RefusedCalls(AuditLog* log)
+    : log_(log),
+      thread_({.threads = 1, .waiting = kMostWaiting, .name = "refused_calls", .hint = ""}) {}
+
+void RefusedCalls::Add(const grpc::ServerContext& context, std::string_view call,
+                       const absl::Status& why) {
+  if (thread_.waiting() >= kMostWaiting) {
+    return;  // Before anything is made of the caller's certificate.
+  }
+  (void)thread_.Run([log = log_, refused = CallerOf(context, nullptr, call), why] {
+    AuditRefusal(log, refused, why, RefusedOf::kOthers);
+  });
 }
 
 }  // namespace strata

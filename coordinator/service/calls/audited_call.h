@@ -6,10 +6,12 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "common/rpc/call_threads.h"
 #include "coordinator/audit/audit_log.h"
 #include "coordinator/keys/key_ring.h"
 
@@ -45,7 +47,25 @@ absl::Status CheckOperator(const grpc::ServerContext& context, KeyRing* keys, Au
                            std::string_view name);
 
 // Records that the caller might not. `log` null: nothing.
-void AuditRefusal(AuditLog* log, const AuditCall& call, const absl::Status& why);
+void AuditRefusal(AuditLog* log, const AuditCall& call, const absl::Status& why,
+                  RefusedOf of = RefusedOf::kOperators);
+
+// Calls of clients and workers that were refused, on their way to the audit: written by a thread of
+// its own, since most are refused on a loop that must not wait for the disk.
+class RefusedCalls {
+ public:
+  // `log` outlives it.
+  explicit RefusedCalls(AuditLog* log);
+
+  // Any thread; does not wait. What comes while kMostWaiting wait to be written is left out.
+  void Add(const grpc::ServerContext& context, std::string_view call, const absl::Status& why);
+
+  static constexpr size_t kMostWaiting = 64;
+
+ private:
+  AuditLog* const log_;
+  CallThreads thread_;
+};
 
 }  // namespace strata
 

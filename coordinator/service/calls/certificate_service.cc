@@ -73,6 +73,8 @@ grpc::Status CertificateServiceImpl::GetTrust(CallContext* context,
   if (member && CheckNodeName(request->node()).ok() &&
       request->ByteSizeLong() <= kMaxRequestBytes) {
     if (const absl::Status named = CheckPeerIsNode(context->grpc(), request->node()); !named.ok()) {
+      AuditRefusal(audit_, CallerOf(context->grpc(), nullptr, "GetTrust"), named,
+                   RefusedOf::kOthers);
       return ToGrpc(named);
     }
     desk_->NoteFollower(*request, cert);

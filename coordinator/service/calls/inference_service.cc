@@ -59,7 +59,7 @@ class InferenceServiceImpl::GenerateCall final
     new GenerateCall(service_, loop());
     Coordinator* const coordinator = service_->coordinator_;
     const TimePoint now = coordinator->Now();
-    auto caller = service_->Authenticate(context());
+    auto caller = service_->Authenticate(context(), "Generate");
     GenerationOptions options{.deadline = DeadlineOf(context(), now)};
     options.times.arrived = now;
     if (caller.ok()) {
@@ -97,8 +97,11 @@ InferenceServiceImpl::InferenceServiceImpl(Coordinator* coordinator, InferenceOp
 }
 
 absl::StatusOr<std::shared_ptr<Caller>> InferenceServiceImpl::Authenticate(
-    const grpc::ServerContext& context) {
-  RETURN_IF_ERROR(CheckPeerRole(context, CallFor::kUsers));
+    const grpc::ServerContext& context, std::string_view call) {
+  if (absl::Status may = CheckPeerRole(context, CallFor::kUsers); !may.ok()) {
+    if (options_.on_refused) options_.on_refused(context, call, may);
+    return may;
+  }
   return coordinator_->Authenticate(AuthorizationOf(context));
 }
 
@@ -117,11 +120,11 @@ void InferenceServiceImpl::Serve(IoLoop* loop) {
         return texts_->Run(caller.ok() ? KeyOf(caller->get()) : "", bytes, std::move(handler));
       });
   text.Serve(&Async::RequestTokenize, [this](auto* call, const auto* request, auto* response) {
-    const absl::Status known = Authenticate(call->grpc()).status();
+    const absl::Status known = Authenticate(call->grpc(), "Tokenize").status();
     return ToGrpc(known.ok() ? Tokenize(*request, response) : known);
   });
   text.Serve(&Async::RequestDetokenize, [this](auto* call, const auto* request, auto* response) {
-    const absl::Status known = Authenticate(call->grpc()).status();
+    const absl::Status known = Authenticate(call->grpc(), "Detokenize").status();
     return ToGrpc(known.ok() ? Detokenize(*request, response) : known);
   });
 }

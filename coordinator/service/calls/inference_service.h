@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string_view>
 
 #include "common/rpc/fair_calls.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/transport.h"
 #include "coordinator/service/process/coordinator.h"
 #include "strata/v1/inference.grpc.pb.h"
@@ -22,6 +24,7 @@ struct InferenceOptions {
   // may wait.
   std::shared_ptr<FairCalls> texts = nullptr;
   size_t max_waiting_calls = 4096;
+  OnRefusedCall on_refused = {};  // May be empty.
 };
 
 // Any thread. A request in flight holds no thread: its answer is written by the thread that
@@ -39,8 +42,9 @@ class InferenceServiceImpl final : public IoService {
  private:
   class GenerateCall;
 
-  // Whose call it is, by its certificate and its key.
-  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(const grpc::ServerContext& context);
+  // Whose the call of that name is, by its certificate and its key.
+  absl::StatusOr<std::shared_ptr<Caller>> Authenticate(const grpc::ServerContext& context,
+                                                       std::string_view call);
   absl::Status Tokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse* response);
   absl::Status Detokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse* response);
 

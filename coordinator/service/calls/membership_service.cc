@@ -137,6 +137,8 @@ class MembershipService::Impl {
       absl::Status status = CheckPeerRole(context_, CallFor::kMembers);
       if (status.ok()) {
         status = service_->Enter(this);
+      } else {
+        service_->TellRefusedCall(context_, "Control", status);
       }
       if (!status.ok()) {
         Finish(status);
@@ -174,6 +176,7 @@ class MembershipService::Impl {
       if (absl::Status named = CheckPeerIsNode(context_, message_.register_().name());
           !named.ok()) {
         service_->TellRefused(message_.register_(), named);
+        service_->TellRefusedCall(context_, "Control", named);
         Leave(named);
         return;
       }
@@ -318,6 +321,10 @@ class MembershipService::Impl {
   void TellRefused(const v1::NodeInfo& info, const absl::Status& why) const {
     if (options_.on_refused) options_.on_refused(info, why);
   }
+  void TellRefusedCall(const grpc::ServerContext& context, std::string_view call,
+                       const absl::Status& why) const {
+    if (options_.on_refused_call) options_.on_refused_call(context, call, why);
+  }
 
   absl::Status Enter(ControlCall* call) {
     MutexLock lock(&mutex_);
@@ -393,6 +400,7 @@ grpc::Status MembershipService::Impl::FetchBlob(CallContext* context,
                                                 const v1::FetchBlobRequest* request,
                                                 CallWriter<v1::FetchBlobChunk>* writer) {
   if (const absl::Status may = CheckPeerRole(context->grpc(), CallFor::kMembers); !may.ok()) {
+    TellRefusedCall(context->grpc(), "FetchBlob", may);
     return ToGrpc(may);
   }
   const auto blob = blobs_->Find(request->sha256());

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/rpc/link.h"
+#include "common/rpc/peer_role.h"
 #include "common/rpc/transport.h"
 #include "coordinator/service/nodes/membership_handler.h"
 #include "strata/v1/membership.pb.h"
@@ -34,6 +35,8 @@ struct MembershipOptions {
   size_t max_waiting_transfers = 4096;
   // Told who may not join, and why. Any thread; does not wait. May be empty.
   std::function<void(const v1::NodeInfo& node, const absl::Status& why)> on_refused{};
+  // Told of those whose certificate is not for the call. May be empty.
+  OnRefusedCall on_refused_call{};
 };
 
 // Control streams hold no thread once they have joined.

@@ -85,6 +85,37 @@ TEST_F(AuditLogTest, RefusalsThatAreAlikeAreOne) {
   EXPECT_THAT(All(), SizeIs(3)) << "another minute";
 }
 
+TEST_F(AuditLogTest, RefusedCallsOfOthersPushNoneOfOperatorsOut) {
+  log_.Refuse({"client bob", "10.0.0.8", "DrainNode", "a"}, kRefused, kNow);
+  for (int hour = 0; hour < 5; ++hour) {
+    for (int i = 0; i < 2000; ++i) {
+      log_.Refuse({"worker w", "10.0.0." + std::to_string(i), "Generate", ""}, kRefused,
+                  kNow + static_cast<uint64_t>(hour) * 3'600'000, RefusedOf::kOthers);
+    }
+  }
+  auto all = All();
+  ASSERT_THAT(all, SizeIs(11)) << "a tenth of 100, and the one of operators";
+  EXPECT_EQ(all[10].call, "DrainNode");
+  EXPECT_EQ(all[0].call, "more refusals");
+  for (size_t i = 0; i < 10; ++i) EXPECT_TRUE(all[i].refused && all[i].of_others);
+  // A call of operators has its own entries meanwhile.
+  log_.Refuse({"client eve", "10.0.0.7", "DrainNode", "a"}, kRefused, kNow + 61'000);
+  EXPECT_EQ(All()[0].who, "client eve");
+}
+
+TEST_F(AuditLogTest, RefusedCallsOfOthersThatAreAlikeWithinAnHourAreOne) {
+  for (uint64_t minute = 0; minute < 60; ++minute) {
+    log_.Refuse({"worker w", "10.0.0.8", "Generate", ""}, kRefused, kNow + minute * 60'000,
+                RefusedOf::kOthers);
+  }
+  const auto all = All();
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].times, 32u);
+  log_.Refuse({"worker w", "10.0.0.8", "Generate", ""}, kRefused, kNow + 3'600'000,
+              RefusedOf::kOthers);
+  EXPECT_THAT(All(), SizeIs(2)) << "another hour";
+}
+
 TEST_F(AuditLogTest, WhatOthersSendIsPrintableAndShort) {
   log_.Begin({"operator \x1b[31m", "", "AddModel", std::string(10'000, 'x')}, kNow);
   const auto all = All();
