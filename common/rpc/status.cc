@@ -1,8 +1,11 @@
 #include "common/rpc/status.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "common/rpc/text_status.h"
 #include "common/status.h"
 
 namespace strata {
@@ -49,6 +52,11 @@ absl::Status FromGrpc(const grpc::Status& status) {
     return StatusOf(detail);
   }
   const auto code = static_cast<absl::StatusCode>(status.error_code());
+  if (status.error_details().empty()) {
+    if (std::optional<absl::Status> typed = FromText(code, status.error_message())) {
+      return *std::move(typed);
+    }
+  }
   return Error(code, absl::StatusCodeToString(code), status.error_message());
 }
 

@@ -25,6 +25,7 @@
 #include "common/rpc/io_loop.h"
 #include "common/rpc/peer_role.h"
 #include "common/rpc/status.h"
+#include "common/rpc/text_status.h"
 #include "common/status.h"
 
 namespace strata {
@@ -130,7 +131,7 @@ class CallGate : public grpc::AuthMetadataProcessor {
       return grpc::Status::OK;
     }
     teller_->Tell(good);
-    return {static_cast<grpc::StatusCode>(good.code()), Describe(good)};
+    return ToGrpcAsText(good);
   }
 
  private:

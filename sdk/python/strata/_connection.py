@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import pathlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,16 @@ def _cause(message: str) -> str:
     return message.rpartition("last error: ")[2]
 
 
+def _detail_in(code: grpc.StatusCode, text: str) -> bytes:
+    """The ErrorDetail that a text has which names a reason: of a coordinator that refused the
+    certificate of an open connection. Else empty."""
+    said = re.fullmatch(r"([^\n]*)\nreason: ([A-Z0-9_]{1,64})(?:\nhint: ([^\n]*))?", text)
+    if not said:
+        return b""
+    return types_pb2.ErrorDetail(code=code.value[0], message=said[1], reason=said[2],
+                                 hint=said[3] or "").SerializeToString()
+
+
 @dataclass(frozen=True)
 class CallEnd:
     """How a call failed, as gRPC tells it."""
@@ -71,6 +82,7 @@ class CallEnd:
         for key, value in error.trailing_metadata() or ():
             if key == "grpc-status-details-bin":
                 detail = value
+        detail = detail or _detail_in(error.code(), error.details() or "")
         return CallEnd(error.code(), error.details() or "", detail)
 
     @property

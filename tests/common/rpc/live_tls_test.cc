@@ -1,8 +1,11 @@
 #include "common/rpc/live_tls.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +15,12 @@
 
 #include "common/certificates/renewal.h"
 #include "common/certificates/tls_folder.h"
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
 #include "common/status.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/common/certificates/made.h"
+#include "tests/eventually.h"
 
 namespace strata {
 namespace {
@@ -182,6 +189,32 @@ TEST_F(LiveTlsTest, RevokedAndLapsedCertificatesAreRefused) {
   live->SetRevocations(revocations);
   EXPECT_EQ(ReasonOf(live->CheckPeer(cert, "", "it")), "TLS_REVOKED");
   EXPECT_EQ(ReasonOf(live->CheckStillGood(cert, kNow)), "TLS_REVOKED");
+}
+
+TEST_F(LiveTlsTest, ACallOfAnOpenConnectionIsToldWhyItIsRefused) {
+  Write(given_, kNow - 100, "w0", "127.0.0.1");
+  const auto server_side = Transport::Make({.tls_dir = given_});
+  const auto client_side = Transport::Make({.tls_dir = given_});
+  ASSERT_TRUE(server_side.ok() && client_side.ok());
+  const auto server = RpcServer::Start(*server_side, "127.0.0.1:0", {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub =
+      grpc::health::v1::Health::NewStub(client_side->MakeChannel((*server)->address()));
+  const auto call = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kGiveUpAfter);
+    grpc::health::v1::HealthCheckResponse response;
+    return FromGrpc(stub->Check(&context, {}, &response));
+  };
+  EXPECT_TRUE(call().ok());
+  Revocations revocations;
+  revocations.Add({CertificateRole::kWorker, "w0", kNow});
+  server_side->live()->SetRevocations(revocations);
+  const absl::Status refused = call();
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_EQ(ReasonOf(refused), "TLS_REVOKED");
+  EXPECT_THAT(DetailOf(refused).message(), HasSubstr("(worker w0) was revoked"));
+  EXPECT_THAT(DetailOf(refused).hint(), HasSubstr("strata node token"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/rpc/text_status.h"
 #include "common/status.h"
 
 namespace strata {
@@ -26,6 +27,27 @@ TEST(RpcStatus, AStatusOfTheTransportGetsItsCodeAsReason) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ReasonOf(status), "UNAVAILABLE");
   EXPECT_EQ(Describe(status), "connection reset");
+}
+
+TEST(RpcStatus, ATypedErrorComesBackFromATextAlone) {
+  const absl::Status revoked =
+      Error(absl::StatusCode::kPermissionDenied, "TLS_REVOKED", "it was revoked").Hint("join anew");
+  const grpc::Status told = ToGrpcAsText(revoked);
+  EXPECT_EQ(told.error_message(), "it was revoked\nreason: TLS_REVOKED\nhint: join anew");
+  EXPECT_EQ(FromGrpc({told.error_code(), told.error_message()}), revoked);
+  const absl::Status bare = Error(absl::StatusCode::kUnauthenticated, "TLS_EXPIRED", "it expired");
+  EXPECT_EQ(FromGrpc(ToGrpcAsText(bare)), bare);
+  // One that others made up does not change what its lines are.
+  const absl::Status odd =
+      Error(absl::StatusCode::kInternal, "ODD", "a\nreason: OTHER").Hint("b\nc");
+  EXPECT_EQ(ReasonOf(FromGrpc(ToGrpcAsText(odd))), "ODD");
+}
+
+TEST(RpcStatus, ATextThatOnlyLooksLikeOneIsATransports) {
+  for (const char* text : {"a\nreason: ", "a\nreason: lower", "a\nreason: R\nmore",
+                           "a\nreason: R\nhint: b\nc", "a reason: R", "a\nb\nreason: R"}) {
+    EXPECT_EQ(ReasonOf(FromGrpc({grpc::StatusCode::UNAVAILABLE, text})), "UNAVAILABLE") << text;
+  }
 }
 
 TEST(RpcStatus, DetailsThatAreNotOursAreIgnored) {
