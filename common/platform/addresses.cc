@@ -53,4 +53,29 @@ std::vector<std::string> MachineAddresses() {
   return found;
 }
 
+std::vector<std::string> MulticastInterfaces() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) {
+    return {};
+  }
+  std::vector<std::string> names;
+  std::vector<std::string> found;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    const unsigned wanted = IFF_UP | IFF_MULTICAST;
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET ||
+        (one->ifa_flags & wanted) != wanted || (one->ifa_flags & IFF_LOOPBACK) != 0 ||
+        std::find(names.begin(), names.end(), one->ifa_name) != names.end()) {
+      continue;
+    }
+    char text[INET_ADDRSTRLEN] = {};
+    sockaddr_in v4;
+    std::memcpy(&v4, one->ifa_addr, sizeof(v4));
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+    names.emplace_back(one->ifa_name);
+    found.push_back(names.back() + " (" + text + ")");
+  }
+  freeifaddrs(all);
+  return found;
+}
+
 }  // namespace strata

@@ -12,6 +12,9 @@ namespace strata {
 // the system does not say.
 std::vector<std::string> MachineAddresses();
 
+// The interfaces that are up and take multicast, without loopback, for people: "eth0 (10.0.0.2)".
+std::vector<std::string> MulticastInterfaces();
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_PLATFORM_ADDRESSES_H_

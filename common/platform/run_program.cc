@@ -29,6 +29,8 @@ using std::chrono::milliseconds;
 constexpr size_t kPieceBytes = size_t{64} << 10;
 // How long what its children still write is waited for once the program itself has ended.
 constexpr milliseconds kLastWords{200};
+// How long a program that is to end may take.
+constexpr milliseconds kLongestFarewell{1000};
 
 // A descriptor of ours.
 class Descriptor {
@@ -117,10 +119,18 @@ class Program {
                                      STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out_.theirs.get(), STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, error_.theirs.get(), STDERR_FILENO);
+    // Signals that this process blocks, as a service does to wait for them, end the program.
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     std::vector<std::string> variables;
     std::vector<char*> environment = Environment(&variables);
-    const int failed = posix_spawnp(&process_, arguments[0], &actions, nullptr, arguments.data(),
-                                    environment.data());
+    const int failed = posix_spawnp(&process_, arguments[0], &actions, &attributes,
+                                    arguments.data(), environment.data());
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (failed == ENOENT) {
       return Error(absl::StatusCode::kNotFound, "PROGRAM_MISSING",
@@ -161,8 +171,33 @@ class Program {
         last_words = Clock::now() + kLastWords;
       }
     }
-    result->exit_status = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+    result->exit_status = ExitStatus();
     return true;
+  }
+
+  // Whether it has ended; reads and writes what can be.
+  bool Look(ProgramResult* result) {
+    Exchange(result);
+    if (!Reap(WNOHANG)) {
+      return false;
+    }
+    Exchange(result);
+    result->exit_status = ExitStatus();
+    return true;
+  }
+
+  // Not once it has ended.
+  void End() {
+    kill(process_, SIGTERM);
+    const Clock::time_point end = Clock::now() + kLongestFarewell;
+    ProgramResult ignored;
+    while (!Look(&ignored)) {
+      if (Clock::now() >= end) {
+        kill(process_, SIGKILL);
+        Reap(0);
+        return;
+      }
+    }
   }
 
  private:
@@ -189,6 +224,10 @@ class Program {
     }
     environment.push_back(nullptr);
     return environment;
+  }
+
+  int ExitStatus() const {
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   }
 
   // Whether it has ended.
@@ -246,5 +285,49 @@ absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& words,
   }
   return result;
 }
+
+class RunningProgram::Impl {
+ public:
+  explicit Impl(const ProgramOptions& options) : options_(options), program_(options_) {}
+
+  absl::Status Start(const std::vector<std::string>& words) {
+    RETURN_IF_ERROR(program_.Start(words));
+    runs_ = true;
+    return absl::OkStatus();
+  }
+  ~Impl() {
+    if (runs_) {
+      program_.End();
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  bool HasEnded() {
+    if (runs_) {
+      runs_ = !program_.Look(&result_);
+    }
+    return !runs_;
+  }
+  const ProgramResult& result() const { return result_; }
+
+ private:
+  const ProgramOptions options_;
+  Program program_;
+  ProgramResult result_;
+  bool runs_ = false;
+};
+
+absl::StatusOr<std::unique_ptr<RunningProgram>> RunningProgram::Start(
+    const std::vector<std::string>& words, const ProgramOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  RETURN_IF_ERROR(impl->Start(words));
+  return std::unique_ptr<RunningProgram>(new RunningProgram(std::move(impl)));
+}
+
+RunningProgram::RunningProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunningProgram::~RunningProgram() = default;
+bool RunningProgram::HasEnded() { return impl_->HasEnded(); }
+const ProgramResult& RunningProgram::result() const { return impl_->result(); }
 
 }  // namespace strata

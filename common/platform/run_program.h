@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,30 @@ struct ProgramResult {
 // where it was killed. That it ended with another status than 0 is no error.
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& words,
                                          const ProgramOptions& options = {});
+
+// A program that runs beside this process. One thread.
+class RunningProgram {
+ public:
+  // Starts `words` as RunProgram, whose errors it has, and does not wait. `timeout` is not looked
+  // at.
+  static absl::StatusOr<std::unique_ptr<RunningProgram>> Start(
+      const std::vector<std::string>& words, const ProgramOptions& options = {});
+  // Ends it: by SIGTERM, or by SIGKILL a second later. Waits for that.
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  // Whether it has ended; takes what it wrote since, which it waits to write until then. Waits some
+  // milliseconds at most.
+  bool HasEnded();
+  // What it wrote as far as it was taken, and, once it has ended, its status.
+  const ProgramResult& result() const;
+
+ private:
+  class Impl;
+  explicit RunningProgram(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace strata
 

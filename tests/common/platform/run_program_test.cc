@@ -1,8 +1,11 @@
 #include "common/platform/run_program.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 
 #include "common/status.h"
@@ -75,6 +78,56 @@ TEST(RunProgramTest, AProgramThatIsNotThereIsNamed) {
   const absl::Status status = RunProgram({"strata-no-such-program"}).status();
   EXPECT_EQ(ReasonOf(status), "PROGRAM_MISSING");
   EXPECT_NE(Describe(status).find("strata-no-such-program"), std::string::npos);
+}
+
+TEST(RunProgramTest, SignalsThatThisProcessBlocksEndIt) {
+  sigset_t stop;
+  sigset_t before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &stop, &before), 0);
+  const ProgramResult result = Ran({"sh", "-c", "kill -TERM $$; echo goes on"});
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, &before, nullptr), 0);
+  EXPECT_EQ(result.exit_status, 128 + SIGTERM);
+  EXPECT_EQ(result.out, "");
+}
+
+TEST(RunningProgramTest, ItRunsUntilItIsNotWanted) {
+  const std::string path = testing::TempDir() + "running_program";
+  std::filesystem::remove(path);
+  {
+    auto running = RunningProgram::Start(
+        {"sh", "-c",
+         "trap 'echo ended >" + path + "; exit' TERM; echo runs; while :; do sleep 0.01; done"});
+    ASSERT_TRUE(running.ok()) << running.status();
+    while ((*running)->result().out.empty()) {
+      ASSERT_FALSE((*running)->HasEnded());
+    }
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST(RunningProgramTest, ItsEndAndWhatItSaidAreKnown) {
+  auto running = RunningProgram::Start({"sh", "-c", "echo why >&2; exit 7"});
+  ASSERT_TRUE(running.ok()) << running.status();
+  while (!(*running)->HasEnded()) {
+  }
+  EXPECT_EQ((*running)->result().exit_status, 7);
+  EXPECT_EQ((*running)->result().error, "why\n");
+  EXPECT_TRUE((*running)->HasEnded());
+}
+
+TEST(RunningProgramTest, WhatDoesNotWantToEndIsKilled) {
+  auto running = RunningProgram::Start({"sh", "-c", "trap '' TERM; echo is deaf; exec sleep 60"});
+  ASSERT_TRUE(running.ok()) << running.status();
+  while ((*running)->result().out.empty()) {
+    ASSERT_FALSE((*running)->HasEnded());
+  }
+  running->reset();  // Waits for it.
+}
+
+TEST(RunningProgramTest, AProgramThatIsNotThereIsNamed) {
+  EXPECT_EQ(ReasonOf(RunningProgram::Start({"no-such-program"}).status()), "PROGRAM_MISSING");
 }
 
 }  // namespace
