@@ -146,6 +146,9 @@ set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
 set(service_needs "strata-cli (= ${version}), init-system-helpers (>= 1.54), systemd | systemd-sysusers, passwd")
 set(CPACK_DEBIAN_COORDINATOR_PACKAGE_DEPENDS "${service_needs}, ca-certificates")
 set(CPACK_DEBIAN_WORKER_PACKAGE_DEPENDS "${service_needs}")
+# For --announce and `strata-worker join --discover`, which nobody has to use: it opens a port.
+set(CPACK_DEBIAN_COORDINATOR_PACKAGE_SUGGESTS "avahi-utils")
+set(CPACK_DEBIAN_WORKER_PACKAGE_SUGGESTS "avahi-utils")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "libgrpc++-dev, libprotobuf-dev, libabsl-dev, libssl-dev")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "pkg-config, cmake")

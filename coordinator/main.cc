@@ -140,7 +140,6 @@ absl::StatusOr<bool> RevokeNode(const std::string& node, bool alive, JoiningDesk
   return true;
 }
 
-// What ends the process takes beside the requests in flight.
 // When the certificates of the listeners that have TLS end.
 std::vector<CertificateEnd> CertificateEnds(const Transport& transport, const HttpSecurity& http) {
   std::vector<CertificateEnd> ends;
@@ -153,6 +152,7 @@ std::vector<CertificateEnd> CertificateEnds(const Transport& transport, const Ht
   return ends;
 }
 
+// What ends the process takes beside the requests in flight.
 constexpr nanoseconds kStopTime = std::chrono::seconds(15);
 
 absl::Status Serve(const ServeFlags& f, const std::string& program) {
@@ -188,13 +188,14 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
                         .probe = [&audit] { audit.Probe(); }},
                        &store);
 
+  Announcer announcer;
   CoordinatorOptions options = CoordinatorOptionsOf(f, off_loopback);
   options.constraints.program = {OwnProgram(program), kConstraintCommand};
-  options.outside_problems = [&disk, &audit, &http_security] {
+  options.outside_problems = [&disk, &audit, &http_security, &announcer] {
     std::vector<v1::Problem> problems = disk.Problems();
-    for (v1::Problem& problem : audit.Problems()) problems.push_back(std::move(problem));
-    for (v1::Problem& problem : http_security.Problems(std::time(nullptr))) {
-      problems.push_back(std::move(problem));
+    for (auto& others :
+         {audit.Problems(), http_security.Problems(std::time(nullptr)), ProblemsOf(announcer)}) {
+      problems.insert(problems.end(), others.begin(), others.end());
     }
     return problems;
   };
@@ -203,14 +204,14 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
   membership_options.on_refused = [&refusals](const v1::NodeInfo& node, const absl::Status& why) {
     refusals.Add(node.name(), node.address(), why);
   };
-  MembershipService membership(std::move(membership_options), coordinator.membership(), &blobs,
   membership_options.on_refused_call = on_refused_call;
+  MembershipService membership(std::move(membership_options), coordinator.membership(), &blobs,
                                coordinator.weight_holders(), &transport);
   LinkServiceOptions link_options;
   link_options.results = true;
   link_options.max_links = static_cast<uint32_t>(f.max_links);
-  LinkService links(coordinator.links(), link_options);
   link_options.on_refused = on_refused_call;
+  LinkService links(coordinator.links(), link_options);
   const auto texts = NewTextThreads(f.max_waiting_calls, f.max_waiting_texts);
   InferenceServiceImpl inference(&coordinator, {.max_unread_bytes = f.max_unread,
                                                 .send_timeout = f.grpc_send_timeout,
@@ -283,6 +284,11 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
     ASSIGN_OR_RETURN(const std::string join_listen, JoinListenOf(f, *server));
     ASSIGN_OR_RETURN(join_server, RpcServer::Start(one_way, join_listen, {&joining}));
     desk.SetAddresses(server->address(), join_server->address());
+    if (f.announce) {
+      announcer.Start([&desk, at = server->address(), joining_at = join_server->address()] {
+        return AnnouncementOf(&desk, at, joining_at);
+      });
+    }
     std::fprintf(stderr, "joining on %s\n", join_server->address().c_str());
   }
   std::fprintf(stderr, "listening on %s\nhttp listening on %s%s\n", server->address().c_str(),
@@ -306,6 +312,7 @@ absl::Status Serve(const ServeFlags& f, const std::string& program) {
     manager.notify(
         StoppingLines("stopping once requests in flight ended", f.drain_timeout + kStopTime));
   }
+  announcer.Stop();
   server->SetServing(false);
   coordinator.Shutdown(f.drain_timeout);
   reporter.Stop();

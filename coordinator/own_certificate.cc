@@ -1,10 +1,16 @@
 #include "coordinator/own_certificate.h"
 
 #include <chrono>
+#include <cstdint>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/app/log.h"
+#include "common/certificates/authority.h"
+#include "common/discovery/found_coordinators.h"
 #include "common/joining/followed_files.h"
+#include "common/platform/platform.h"
+#include "common/rpc/address.h"
 #include "common/status.h"
 
 namespace strata {
@@ -57,6 +63,35 @@ std::unique_ptr<CertificateKeeper> KeepOwnCertificate(const ServeFlags& f,
       std::move(keeping), transport.live(), std::make_unique<DeskAsSource>(desk, transport.live()));
   keeper->Start();
   return keeper;
+}
+
+Announcement AnnouncementOf(JoiningDesk* desk, const std::string& address,
+                            const std::string& join_address) {
+  const v1::Trust trust = desk->Trust(false);
+  const auto port = [](const std::string& of) {
+    const auto at = ParseHostPort(of);
+    return at.ok() ? at->port : uint16_t{0};
+  };
+  return {.name = ClusterOf(trust.authorities()).value_or("strata") + " on " + HostName(),
+          .port = port(join_address),
+          .facts = {absl::StrCat(kAuthorityFact, "=", trust.signer_sha256()),
+                    absl::StrCat(kPortFact, "=", port(address))}};
+}
+
+std::vector<v1::Problem> ProblemsOf(const Announcer& announcer) {
+  const absl::Status problem = announcer.problem();
+  std::vector<v1::Problem> problems;
+  const auto add = [&problems](const std::string& what, const std::string& hint) {
+    v1::Problem& one = problems.emplace_back();
+    one.set_what(what);
+    one.set_do_(hint);
+  };
+  if (!problem.ok()) {
+    const v1::ErrorDetail detail = DetailOf(problem);
+    add("the coordinator is not announced on the local network: " + detail.message(),
+        detail.hint());
+  }
+  return problems;
 }
 
 }  // namespace strata

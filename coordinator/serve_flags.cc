@@ -46,6 +46,9 @@ void Register(Flags* flags, ServeFlags* f) {
                 1, kMostOfAnything);
   flags->Number("certificate-days", &f->certificate_days,
                 "How long the certificates of those who join are valid", 1, kMostCertificateDays);
+  flags->Switch("announce", &f->announce,
+                "Announce on the local network where machines join, by avahi-daemon and "
+                "avahi-publish, so that strata-worker join --discover finds it; wants --authority");
   flags->Duration("renew-before", &f->renew_before,
                   "How long before it ends the coordinator renews its own certificate, with "
                   "--authority",
@@ -248,6 +251,9 @@ absl::Status Check(const ServeFlags& f) {
   }
   if (f.authority.empty() && !f.join_listen.empty()) {
     return absl::InvalidArgumentError("--join-listen wants --authority, which signs certificates");
+  }
+  if (f.announce && f.authority.empty()) {
+    return absl::InvalidArgumentError("--announce wants --authority: without it nobody can join");
   }
   return absl::OkStatus();
 }

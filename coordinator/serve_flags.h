@@ -34,6 +34,7 @@ struct ServeFlags {
   std::string data_dir;
   TransportSecurity security;
   std::string authority;
+  bool announce = false;
   std::string join_listen;
   uint64_t max_join_tokens = JoiningOptions().max_tokens;
   uint64_t audit_entries = AuditOptions().entries;

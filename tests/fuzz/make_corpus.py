@@ -994,11 +994,24 @@ def join_token():
     write("join_token", "padding", token("CERTIFICATE_ROLE_WORKER") + b"==", request.replace(b"REQUEST", b"CERTIFICATE"))
 
 
+def found_coordinators():
+    """As avahi-browse 0.8 writes what it finds."""
+    def line(name, address, facts, kind="=", port=7069):
+        return f"{kind};e0;IPv4;{name};_strata._tcp;local" + (f";va.local;{address};{port};{facts}\n" if kind == "=" else "\n")
+
+    facts = f'"port=7070" "ca={"a" * 64}"'
+    write("found_coordinators", "one", line("home\\032on\\032va", "", "", "+") + line("home\\032on\\032va", "10.9.0.1", facts))
+    write("found_coordinators", "several", line("a", "10.9.0.1", facts) + line("a", "fd00::1", facts) + line("a", "fe80::1", facts)
+          + line("b", "127.0.0.1", facts.replace("a" * 64, "b" * 64), port=65535))
+    write("found_coordinators", "escapes", line("a\\034\\059\\;\\\\b", "10.9.0.1", '"x=\\195\\169\\"\\\\;" ' + facts))
+    write("found_coordinators", "cut", line("a", "10.9.0.1", facts)[:-10])
+
+
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, json_schema, ebnf, manifest, checkpoint,
                    frame_parts, step_frames, held_weights, results, generate_request, http_body,
-                   http_connection, http_streams, join_token):
+                   http_connection, http_streams, found_coordinators, join_token):
         target()
     files = [p for p in CORPUS.rglob("*") if p.is_file()]
     print(f"{len(files)} seeds, {sum(p.stat().st_size for p in files)} bytes")

@@ -124,6 +124,7 @@ ELSEWHERE = [
     ("strata cluster authority rotate", "one of a coordinator ends with its authority", "test_live_certificates.py types it"),
     (f"strata node remove {WORD}", "start its worker, or", "test_live_certificates.py starts it"),
     ("strata node token", "its certificate cannot be renewed", "test_joining.py types it"),
+    ("strata node token", "have the one that answered make a token", "test_discovery.py: the other cluster's operator types it"),
     ("strata cluster init", "make them by", "certificates of openssl's, or none"),
     ("strata cluster authority switch", "has it sign", "test_live_certificates.py types it"),
     ("strata cluster authority finish", "ends that", "test_live_certificates.py types it"),

@@ -10,7 +10,7 @@ RULES = (SOURCE / "deploy/prometheus/strata.rules.yml").read_text()
 # Where problems are made, and the calls that make them.
 PROBLEMS = ("coordinator/cluster/cluster_state.cc", "coordinator/service/process/status_report.cc",
             "coordinator/store/disk_watch.cc", "coordinator/audit/audit_log.cc",
-            "coordinator/http_security.cc")
+            "coordinator/http_security.cc", "coordinator/own_certificate.cc")
 MADE = re.compile(r'\b(?:problems(?:->|\.)Add|add)\(\s*"([^"]*)"|AddOne\(\s*\{\s*"([^"]*)"')
 
 

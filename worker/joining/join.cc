@@ -10,15 +10,18 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/certificates/authority.h"
 #include "common/certificates/join_token.h"
 #include "common/certificates/tls_folder.h"
+#include "common/discovery/ask_network.h"
 #include "common/joining/ask_to_join.h"
 #include "common/joining/services.h"
 #include "common/names.h"
 #include "common/platform/platform.h"
+#include "common/rpc/address.h"
 #include "common/shell_word.h"
 #include "common/status.h"
 
@@ -42,17 +45,49 @@ int Fail(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
+// Whether another coordinator that was found may be the one: this one is none of the token's
+// authority, or cannot be reached by its certificate's names.
+bool MayBeElsewhere(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         ReasonOf(status).starts_with("TLS_");
+}
+
+// The first that answers of `found`, which `token` then names; or the one that it does.
+absl::StatusOr<v1::JoinResponse> Ask(v1::JoinToken* token,
+                                     const std::vector<FoundCoordinator>& found,
+                                     const v1::JoinRequest& request) {
+  if (found.empty()) {
+    return AskToJoin(*token, request);
+  }
+  absl::StatusOr<v1::JoinResponse> response;
+  for (const FoundCoordinator& one : found) {
+    token->set_join_address(HostPort{one.address, one.join_port}.ToString());
+    token->set_address(HostPort{one.address, one.port}.ToString());
+    response = AskToJoin(*token, request);
+    if (response.ok() || !MayBeElsewhere(response.status())) {
+      break;
+    }
+  }
+  return response;
+}
+
+// Those on the network that are of the token's authority; says what it asked and heard.
+absl::StatusOr<std::vector<FoundCoordinator>> Discover(const std::string& text) {
+  ASSIGN_OR_RETURN(const v1::JoinToken token, ParseJoinToken(text));
+  return AskNetworkFor(absl::BytesToHexString(token.authority_sha256()),
+                       [](const std::string& said) { std::fputs(said.c_str(), stdout); });
+}
+
 }  // namespace
 
 absl::StatusOr<Joined> JoinCluster(const JoinOptions& options) {
-  ASSIGN_OR_RETURN(const v1::JoinToken token, ParseJoinToken(options.token));
+  ASSIGN_OR_RETURN(v1::JoinToken token, ParseJoinToken(options.token));
   if (token.role() != v1::CERTIFICATE_ROLE_WORKER) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_TOKEN",
                  "this token is for a person, not for a worker");
   }
   RETURN_IF_ERROR(CheckNodeName(options.name));
   Joined joined;
-  joined.coordinator = token.address();
   joined.config = options.config_dir + "/worker.toml";
   joined.tls_dir = options.config_dir + "/worker-tls";
   std::error_code error;
@@ -68,7 +103,8 @@ absl::StatusOr<Joined> JoinCluster(const JoinOptions& options) {
   ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeCertificateRequest(key));
   request.set_name(options.name);
   request.mutable_hosts()->Assign(options.hosts.begin(), options.hosts.end());
-  ASSIGN_OR_RETURN(const v1::JoinResponse response, AskToJoin(token, request));
+  ASSIGN_OR_RETURN(const v1::JoinResponse response, Ask(&token, options.found, request));
+  joined.coordinator = token.address();
   joined.cluster = response.cluster();
   RETURN_IF_ERROR(WriteTlsFolder(
       joined.tls_dir,
@@ -87,11 +123,13 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   options.config_dir = DefaultConfigDir(get_env);
   std::string hosts = absl::StrJoin(MachineHosts(kMaxCertificateHosts), ",");
   std::string start = "auto";
+  bool discover = false;
   std::vector<const char*> rest = {argv[0]};
   for (int i = 1; i < argc; ++i) {
-    // A value of a flag stands behind one.
+    // A value of a flag stands behind one that takes any.
     const bool value = i > 1 && std::strncmp(argv[i - 1], "--", 2) == 0 &&
-                       std::strchr(argv[i - 1], '=') == nullptr;
+                       std::strchr(argv[i - 1], '=') == nullptr &&
+                       std::strcmp(argv[i - 1], "--discover") != 0;
     if (options.token.empty() && !value && (argv[i][0] != '-' || std::strcmp(argv[i], "-") == 0)) {
       options.token = argv[i];
     } else {
@@ -108,6 +146,9 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   flags.Text("hosts", &hosts, "By which others dial this machine, HOST,...");
   flags.Text("config-dir", &options.config_dir,
              "Gets worker.toml, and worker-tls with key and certificate");
+  flags.Switch("discover", &discover,
+               "Ask the local network for the coordinator, which --announce tells of, instead of "
+               "the address in TOKEN; wants avahi-daemon and avahi-browse");
   flags.Choice("start", &start, {"auto", "no"},
                "Whether to start the service: auto where packages brought one and systemd runs");
   if (const auto exit = flags.Parse(static_cast<int>(rest.size()), rest.data(), get_env)) {
@@ -123,6 +164,14 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
     return 2;
   }
   options.hosts = absl::StrSplit(hosts, ',', absl::SkipEmpty());
+  if (discover) {
+    auto found = Discover(options.token);
+    if (!found.ok()) {
+      return Fail(found.status());
+    }
+    options.found = *std::move(found);
+    std::fflush(stdout);
+  }
   const absl::StatusOr<Joined> joined = JoinCluster(options);
   if (!joined.ok()) {
     return Fail(joined.status());

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/app/flags.h"
+#include "common/discovery/found_coordinators.h"
 #include "strata/v1/joining.pb.h"
 
 namespace strata {
@@ -16,6 +17,8 @@ struct JoinOptions {
   std::string name;                // The node's.
   std::vector<std::string> hosts;  // By which others dial it.
   std::string config_dir;          // Gets worker.toml and worker-tls.
+  // Coordinators to ask instead of that which the token names, in this order. Empty: that one.
+  std::vector<FoundCoordinator> found{};
 };
 
 struct Joined {
@@ -25,11 +28,10 @@ struct Joined {
   std::string tls_dir;
 };
 
-// Gets a certificate from the coordinator that the token names, which has to be of the token's
-// authority, for the key in config_dir/worker-tls, or a new one; writes both, and
-// config_dir/worker.toml with `coordinator`, `name` and `tls-dir`. Nothing is written before the
-// certificate is there. INVALID_ARGUMENT (BAD_TOKEN), what FetchAuthority and JoiningService say,
-// INTERNAL (FILE_FAILED).
+// Gets a certificate from a coordinator, which has to be of the token's authority, for the key in
+// config_dir/worker-tls, or a new one; writes both, and config_dir/worker.toml with `coordinator`,
+// `name` and `tls-dir`. Nothing is written before the certificate is there. INVALID_ARGUMENT
+// (BAD_TOKEN), what FetchAuthority and JoiningService say, INTERNAL (FILE_FAILED).
 absl::StatusOr<Joined> JoinCluster(const JoinOptions& options);
 
 // argv[0] is "join". The exit status.
