@@ -37,6 +37,17 @@ is "which the service wrote" "$(stat -c '%U %a' /var/lib/strata/authority/ca-key
 has "it answers under that" "$(ask)" Paris
 """.replace("MOVES", blocks(INSTALL, "An authority in /etc/strata")[0][1])
 
+# From within its sandbox, to the networks of this machine, which are loopback alone.
+ANNOUNCED = r"""
+apt-get install -q -y --no-install-recommends avahi-utils >/avahi.log 2>&1 || { cat /avahi.log; fail=1; }
+wait_for systemctl is-active avahi-daemon
+echo 'announce = true' >>/etc/strata/coordinator.toml; systemctl restart strata-coordinator
+found() { avahi-browse --resolve --parsable --terminate --no-db-lookup _strata._tcp; }
+wait_for sh -c 'avahi-browse --resolve --parsable --terminate --no-db-lookup _strata._tcp | grep -q "^="'
+has "the coordinator is announced, by its authority" "$(found)" "ca=$(strata cluster authority status --json | grep -oE '"signer": *"[0-9a-f]+' | cut -d'"' -f4)"
+has "and its port for joining" "$(found)" ";7069;"
+"""
+
 JOINS = INSIDE + r"""
 apt-get install -q -y --no-install-recommends /debs/*.deb >/install.log 2>&1 || { cat /install.log; exit; }
 wait_for systemctl is-active strata-worker
@@ -64,14 +75,14 @@ strata model add /usr/share/strata/models/recall >/dev/null || fail=1
 strata model load recall >/dev/null || fail=1
 has "the model answers" "$(ask)" Paris
 has "by the node of that name" "$(strata node list)" box
-""" + AUTHORITY + r"""
+""" + AUTHORITY + ANNOUNCED + r"""
 finish
 """
 
 
 def test_a_pasted_line_makes_a_service_a_member(packages, tmp_path):  # noqa: F811
     with debian_root.Root(tmp_path / "debian") as root:
-        root.fetch(of_services(packages))
+        root.fetch(of_services(packages), others=("avahi-utils",))
         said = root.boot(JOINS)
         print(said)
         assert "ALL-WELL" in said and "FAILED" not in said, said
