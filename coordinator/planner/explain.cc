@@ -179,6 +179,11 @@ class Writer {
       sentences.push_back(absl::StrCat("Node ", node.name, " is left out: it computes as ",
                                        node.numerics, ", and a plan does not mix numerics."));
     }
+    for (const PlannerNode& node : e_.floats_alone) {
+      sentences.push_back(absl::StrCat("Node ", node.name, " is left out: it computes as ",
+                                       node.numerics,
+                                       ", with float32 activations alone (--activations f32)."));
+    }
     const size_t named = std::min(sentences.size(), kMaxNamed);
     out_.insert(out_.end(), sentences.begin(), sentences.begin() + static_cast<ptrdiff_t>(named));
     if (sentences.size() > named) {

@@ -19,10 +19,11 @@ struct Explained {
   double in_flight = 1;  // Steps, at most.
   bool pinned = false;
   // Nodes that hold no layer at the wanted KV, those whose hosts cannot pack one for their devices,
-  // and those of other numerics.
+  // those of other numerics, and those that do not take int8 activations, which are asked for.
   std::vector<PlannerNode> too_small = {};
   std::vector<PlannerNode> hosts_too_small = {};
   std::vector<PlannerNode> other_numerics = {};
+  std::vector<PlannerNode> floats_alone = {};
 };
 
 // The node that the goal's measure hangs on, by its place in the problem.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -86,7 +88,29 @@ class Planner {
     return problem;
   }
 
-  absl::StatusOr<v1::Plan> Choose(const std::vector<size_t>& candidates) {
+  // Whether the node can compute with the activations that are asked for.
+  bool TakesActivations(size_t node) const {
+    return options_.activations() != v1::ACTIVATIONS_INT8 ||
+           TakesInt8Activations(cluster_.nodes[node].numerics);
+  }
+
+  static absl::Status NoInt8(const std::string& who) {
+    return Error(absl::StatusCode::kFailedPrecondition, "BAD_ACTIVATIONS",
+                 absl::StrCat(who, " with float32 activations alone, and int8 is asked for"))
+        .Hint("load the model with --activations f32");
+  }
+
+  absl::StatusOr<v1::Plan> Choose(std::vector<size_t> candidates) {
+    std::vector<PlannerNode> floats_alone;
+    std::erase_if(candidates, [&](size_t i) {
+      if (!TakesActivations(i)) {
+        floats_alone.push_back(cluster_.nodes[i]);
+      }
+      return !TakesActivations(i);
+    });
+    if (candidates.empty()) {
+      return NoInt8("the nodes that the model may be placed on compute");
+    }
     RETURN_IF_ERROR(CheckTarget(ProblemOf(candidates, Links::kNone)));
     std::map<std::string, std::vector<size_t>> classes;
     for (const size_t i : candidates) {
@@ -117,6 +141,7 @@ class Planner {
       return DoesNotFit(classes);
     }
     Explained explained{.problem = best->problem, .solution = best->solution};
+    explained.floats_alone = std::move(floats_alone);
     for (const size_t i : candidates) {
       const PlannerNode& node = cluster_.nodes[i];
       if (node.numerics != best->problem.node(0).numerics) {
@@ -299,6 +324,9 @@ class Planner {
                                     cluster_.nodes[*index].numerics,
                                     ", others do not: a plan does not mix numerics"));
       }
+      if (!TakesActivations(*index)) {
+        return NoInt8(absl::StrCat("node ", pin.node(), " computes"));
+      }
       stages.push_back({members->size(), next, pin.last_layer() + 1});
       members->push_back(*index);
       next = pin.last_layer() + 1;
@@ -423,6 +451,16 @@ void DropNode(const std::string& name, PlannerCluster* cluster) {
   for (auto& row : cluster->links) {
     row.erase(row.begin() + index);
   }
+}
+
+bool AnyTakesInt8Activations(const PlannerCluster& cluster, const v1::LoadOptions& options) {
+  std::set<std::string_view> named(options.nodes().begin(), options.nodes().end());
+  for (const auto& pin : options.layers()) {
+    named.insert(pin.node());
+  }
+  return std::any_of(cluster.nodes.begin(), cluster.nodes.end(), [&](const PlannerNode& node) {
+    return (named.empty() || named.contains(node.name)) && TakesInt8Activations(node.numerics);
+  });
 }
 
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,

@@ -72,12 +72,17 @@ struct PlannerRequest {
 // Leaves a node out, if it is there.
 void DropNode(const std::string& name, PlannerCluster* cluster);
 
+// Whether one of the nodes that the options name, or of all where they name none, takes activations
+// in int8. Where none does, a load that says nothing of activations means float32.
+bool AnyTakesInt8Activations(const PlannerCluster& cluster, const v1::LoadOptions& options);
+
 // Of the host's memory, the most that weights of layers [begin, end) take on their way to a device
 // with memory of its own: no less than a worker counts (StagedWeights), and more with more layers.
 uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end);
 
 // The plan (epoch 0), or why there is none: RESOURCE_EXHAUSTED with how much is missing and which
-// node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's name.
+// node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's name,
+// FAILED_PRECONDITION (BAD_ACTIVATIONS) where nodes do not take the activations.
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
                                   const PlannerRequest& request);
 

@@ -86,10 +86,21 @@ absl::StatusOr<v1::Plan> ModelLoads::MakePlanFor(const ModelRuntime& model,
   return ChoosePlacement(model, options, std::move(cluster), options_.deployment.step_timeout);
 }
 
+absl::StatusOr<v1::LoadOptions> ModelLoads::Complete(const ModelRuntime& model,
+                                                     v1::LoadOptions options) {
+  if (options.activations() == v1::ACTIVATIONS_UNSPECIFIED) {
+    ASSIGN_OR_RETURN(const PlannerCluster cluster,
+                     loop_->Ask([&] { return Snapshot(model.name); }));
+    if (!cluster.nodes.empty() && !AnyTakesInt8Activations(cluster, options)) {
+      options.set_activations(v1::ACTIVATIONS_F32);
+    }
+  }
+  return CompleteLoadOptions(model, options_.defaults, std::move(options));
+}
+
 absl::StatusOr<v1::Plan> ModelLoads::Plan(const std::string& name, const v1::LoadOptions& options) {
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
-  ASSIGN_OR_RETURN(const v1::LoadOptions complete,
-                   CompleteLoadOptions(*model, options_.defaults, options));
+  ASSIGN_OR_RETURN(const v1::LoadOptions complete, Complete(*model, options));
   return MakePlanFor(*model, complete);
 }
 
@@ -109,8 +120,7 @@ absl::StatusOr<v1::Plan> ModelLoads::PlanOn(const ModelRuntime& model,
 
 absl::StatusOr<v1::Plan> ModelLoads::Load(const std::string& name, const v1::LoadOptions& options) {
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
-  ASSIGN_OR_RETURN(const v1::LoadOptions complete,
-                   CompleteLoadOptions(*model, options_.defaults, options));
+  ASSIGN_OR_RETURN(const v1::LoadOptions complete, Complete(*model, options));
   ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, complete));
   ASSIGN_OR_RETURN(const RotaryBlob rotary, models_->Rotary(*model, complete.context()));
   return Place(model, complete, plan, rotary);

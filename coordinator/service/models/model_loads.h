@@ -85,6 +85,8 @@ class ModelLoads {
 
   // What deployments of the model leave free; on the loop.
   PlannerCluster Snapshot(const std::string& model) const;
+  // With nothing left unset, for the nodes that there are.
+  absl::StatusOr<v1::LoadOptions> Complete(const ModelRuntime& model, v1::LoadOptions options);
   // Takes the snapshot on the loop and plans here, so that planning holds nothing up.
   absl::StatusOr<v1::Plan> MakePlanFor(const ModelRuntime& model, const v1::LoadOptions& options);
   absl::StatusOr<v1::Plan> Place(std::shared_ptr<const ModelRuntime> model,

@@ -166,6 +166,31 @@ TEST(MakePlan, PinsThatDoNotCoverTheLayersAreRefused) {
   ExpectRefused(mixed, with({{"a", 0, 5}, {"b", 6, 9}}), invalid, "does not mix numerics");
 }
 
+TEST(MakePlan, NodesThatTakeFloatActivationsAloneAreLeftOutWhereInt8IsAskedFor) {
+  PlannerCluster cluster = ThreeNodes();
+  cluster.nodes[0].numerics = "mlx-1.cpu.0.32.4";
+  auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 256);
+  request.options.set_activations(v1::ACTIVATIONS_INT8);
+  const auto plan = MakePlan(cluster, Small(), request);
+  ASSERT_TRUE(plan.ok()) << Describe(plan.status());
+  EXPECT_THAT(plan->numerics_class().name(), HasSubstr("cpu-2/"));
+  EXPECT_THAT(plan->why(), ::testing::Contains(HasSubstr("Node a is left out: it computes as "
+                                                         "mlx-1.cpu.0.32.4, with float32")));
+  EXPECT_TRUE(AnyTakesInt8Activations(cluster, request.options));
+
+  auto named = request;
+  named.options.add_nodes("a");
+  EXPECT_FALSE(AnyTakesInt8Activations(cluster, named.options));
+  ExpectRefused(cluster, named, absl::StatusCode::kFailedPrecondition, "float32 activations alone");
+  named.options.set_activations(v1::ACTIVATIONS_F32);
+  EXPECT_TRUE(MakePlan(cluster, Small(), named).ok());
+
+  auto pinned = request;
+  AddPin(&pinned, "a", 0, 9);
+  EXPECT_FALSE(AnyTakesInt8Activations(cluster, pinned.options));
+  ExpectRefused(cluster, pinned, absl::StatusCode::kFailedPrecondition, "node a computes with");
+}
+
 TEST(MakePlan, PinsThatDoNotFitNameNodeAndMissingBytes) {
   PlannerCluster cluster = ThreeNodes();
   cluster.nodes[1].free_bytes = 100 * kMiB;
