@@ -37,9 +37,6 @@ uint64_t GroupOf(uint64_t inputs, uint64_t most) {
   return 0;
 }
 
-bool IsScale(std::string_view name) { return name.ends_with(".scales"); }
-bool IsZero(std::string_view name) { return name.ends_with(".biases"); }
-
 class OfMlx : public Footprint {
  public:
   uint64_t WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes,

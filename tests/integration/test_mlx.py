@@ -52,7 +52,8 @@ def load(cluster, model, stages, **flags):
 
 
 @needs_mlx
-@pytest.mark.parametrize("model", ["llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "llama", "gemma2", "phi3-longrope"])
+@pytest.mark.parametrize("model", ["llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "llama", "gemma2", "phi3-longrope",
+                                   "mixtral-mlx4", "deepseek-v2"])
 def test_logits_are_the_references_and_the_same_bits_on_every_partition(cluster, model, tmp_path):
     bits = set()
     cases, expected = served_cases(model)
@@ -100,6 +101,21 @@ def test_requests_one_after_another_beside_others_and_abandoned_answer_as_fresh_
     # Others' pages were used meanwhile.
     assert essence(ask(second, "second")) == behind
     cluster.run("model", "unload", model)
+
+
+@needs_mlx
+def test_activations_are_floats_where_all_nodes_are_mlx_s_and_int8_is_refused(cluster):
+    model = "llama31-mlx4"
+    load(cluster, model, 2)
+    assert "act=f32" in cluster.json("model", "show", model)["plan"]["numerics_class"]
+    cluster.run("model", "unload", model)
+    with pytest.raises(Failed) as failed:
+        load(cluster, model, 2, activations="int8")
+    assert "float32 activations alone" in str(failed.value) and "--activations f32" in str(failed.value)
+    # Among others it is left out, and the plan says why.
+    plan = cluster.json("plan", model)
+    assert "act=int8" in plan["numerics_class"]
+    assert any("Node m0 is left out: it computes as mlx-1." in sentence for sentence in plan["why"]), plan["why"]
 
 
 @needs_mlx

@@ -74,12 +74,17 @@ uint32_t TileRows(const AttentionSpec& attention, const KeySpan& span, uint64_t 
 }
 
 SpanKv KvOf(const AttentionSpec& attention, const SpanArrays& span, const mx::array& keys,
-            const mx::array& values) {
-  const mx::Shape shape = {static_cast<int>(span.span.keys), static_cast<int>(attention.kv_heads),
-                           static_cast<int>(attention.head_dim)};
+            const std::optional<mx::array>& values) {
+  const int rank = static_cast<int>(attention.latent.rank);
+  const auto by_head = [&](const mx::array& rows) {
+    const int heads = static_cast<int>(attention.kv_heads);
+    return HeadsFirst(
+        mx::reshape(rows, {static_cast<int>(span.span.keys), heads, rows.shape(1) / heads}));
+  };
   // What lies where there is no value may be no number, which a weight of 0 would not undo.
-  const mx::array kept = mx::where(span.is_kept, values, mx::array(0.0f));
-  return {HeadsFirst(mx::reshape(keys, shape)), HeadsFirst(mx::reshape(kept, shape))};
+  const mx::array kept = mx::where(
+      span.is_kept, values.has_value() ? *values : Columns(keys, 0, rank), mx::array(0.0f));
+  return {by_head(keys), by_head(kept)};
 }
 
 absl::StatusOr<mx::array> Attended(const AttentionSpec& attention, const SpanArrays& span,

@@ -29,18 +29,19 @@ SpanArrays ArraysOf(KeySpan span, uint32_t window);
 uint32_t TileRows(const AttentionSpec& attention, const KeySpan& span, uint64_t bytes,
                   uint32_t most);
 
-// A layer's keys and values of a span, float32 [1, KV heads, keys, head_dim].
+// A layer's keys and values of a span, float32 [1, KV heads, keys, head_dim]; of latent vectors
+// what is kept of a position, and its first part.
 struct SpanKv {
   ::mlx::core::array keys;
   ::mlx::core::array values;
 };
-// Of what KvArrays gives of the span's pages. May throw.
+// Of what KvArrays gives of the span's pages; no values with latent vectors. May throw.
 SpanKv KvOf(const AttentionSpec& attention, const SpanArrays& span, const ::mlx::core::array& keys,
-            const ::mlx::core::array& values);
+            const std::optional<::mlx::core::array>& values);
 
-// Of rows [first, first + rows) of the span: `queries`, float32 [rows, heads, head_dim], rotated.
-// [rows, heads * head_dim]; INTERNAL (ATTENTION_SHAPE), before MLX has computed anything. May
-// throw.
+// Of rows [first, first + rows) of the span: `queries`, float32 [rows, heads, width of a key],
+// rotated. [rows, heads * width of a value]; INTERNAL (ATTENTION_SHAPE), before MLX has computed
+// anything. May throw.
 absl::StatusOr<::mlx::core::array> Attended(const AttentionSpec& attention, const SpanArrays& span,
                                             uint32_t first, uint32_t rows,
                                             const ::mlx::core::array& queries, const SpanKv& kv,

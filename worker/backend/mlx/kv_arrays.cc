@@ -46,9 +46,10 @@ bool IsLazy(const mx::array& array) { return array.status() == mx::array::Status
 template <typename Function>
 void KvArrays::Each(const Function& function) {
   for (Layer& layer : layers_) {
-    if (layer.keys.has_value()) {
-      function(*layer.keys);
-      function(*layer.values);
+    for (std::optional<mx::array>* const rows : {&layer.keys, &layer.values}) {
+      if (rows->has_value()) {
+        function(**rows);
+      }
     }
   }
 }
@@ -85,12 +86,17 @@ absl::Status KvArrays::Allocate(const StageSpec& spec) {
     for (uint32_t i = 0; i < layers_.size(); ++i) {
       const AttentionSpec& attention = spec.model.layers[spec.first_layer + i].attention;
       const int slots = static_cast<int>(spec.kv_pages[attention.kv_group]) * kPage;
-      const int width = static_cast<int>(attention.kv_heads * attention.head_dim);
+      const bool latent = attention.latent.rank != 0;
+      const int width = static_cast<int>(latent ? attention.latent.kept()
+                                                : attention.kv_heads * attention.head_dim);
       if (slots > 0) {
-        layers_[i] = {mx::zeros({slots, width}, dtype), mx::zeros({slots, width}, dtype)};
-        mx::eval(*layers_[i].keys, *layers_[i].values);
+        layers_[i].keys = mx::zeros({slots, width}, dtype);
+        if (!latent) {
+          layers_[i].values = mx::zeros({slots, width}, dtype);
+        }
       }
     }
+    Each([](mx::array& rows) { mx::eval(rows); });
     return absl::OkStatus();
   });
   if (!status.ok()) {
@@ -102,19 +108,22 @@ absl::Status KvArrays::Allocate(const StageSpec& spec) {
 }
 
 void KvArrays::Append(uint32_t local, const mx::array& slots, const mx::array& keys,
-                      const mx::array& values) {
+                      const std::optional<mx::array>& values) {
   Layer& layer = layers_[local];
   // Where nothing else has the rows when this is evaluated, they are written in place.
   layer.keys = Scattered(*layer.keys, slots, keys);
-  layer.values = Scattered(*layer.values, slots, values);
+  if (values.has_value()) {
+    layer.values = Scattered(*layer.values, slots, *values);
+  }
 }
 
 mx::array KvArrays::Keys(uint32_t local, const mx::array& pages) const {
   return TakePages(*layers_[local].keys, pages);
 }
 
-mx::array KvArrays::Values(uint32_t local, const mx::array& pages) const {
-  return TakePages(*layers_[local].values, pages);
+std::optional<mx::array> KvArrays::Values(uint32_t local, const mx::array& pages) const {
+  const std::optional<mx::array>& rows = layers_[local].values;
+  return rows.has_value() ? std::make_optional(TakePages(*rows, pages)) : std::nullopt;
 }
 
 void KvArrays::CopyPage(const StageSpec& spec, uint32_t group, PageId from, PageId to) {
@@ -126,6 +135,9 @@ void KvArrays::CopyPage(const StageSpec& spec, uint32_t group, PageId from, Page
       continue;
     }
     for (std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
+      if (!rows->has_value()) {
+        continue;
+      }
       // In memory of its own before it is written, or all pages would be copied: by an array of
       // indices, since by a number it would be a view.
       mx::array page = mx::take(ByPage(**rows), mx::array({static_cast<int>(from)}), 0);
@@ -138,9 +150,10 @@ void KvArrays::CopyPage(const StageSpec& spec, uint32_t group, PageId from, Page
 
 void KvArrays::AddPending(std::vector<mx::array>* outputs) const {
   for (const Layer& layer : layers_) {
-    if (layer.keys.has_value() && IsLazy(*layer.keys)) {
-      outputs->push_back(*layer.keys);
-      outputs->push_back(*layer.values);
+    for (const std::optional<mx::array>* const rows : {&layer.keys, &layer.values}) {
+      if (rows->has_value() && IsLazy(**rows)) {
+        outputs->push_back(**rows);
+      }
     }
   }
 }

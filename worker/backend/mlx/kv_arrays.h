@@ -25,12 +25,13 @@ class KvArrays {
   uint64_t bytes() const { return bytes_; }
 
   // `keys` and `values`, float32 [rows, width], rounded as KV is kept, become the rows `slots`
-  // (int32 [rows], page * 16 + place) of a layer, counted from the stage's first. May throw.
+  // (int32 [rows], page * 16 + place) of a layer, counted from the stage's first. With latent
+  // vectors there are no values. May throw.
   void Append(uint32_t local, const ::mlx::core::array& slots, const ::mlx::core::array& keys,
-              const ::mlx::core::array& values);
+              const std::optional<::mlx::core::array>& values);
   // Keys and values of pages (int32 [pages]), float32 [pages * 16, width]. May throw.
   ::mlx::core::array Keys(uint32_t local, const ::mlx::core::array& pages) const;
-  ::mlx::core::array Values(uint32_t local, const ::mlx::core::array& pages) const;
+  std::optional<::mlx::core::array> Values(uint32_t local, const ::mlx::core::array& pages) const;
   // Evaluates. May throw.
   void CopyPage(const StageSpec& spec, uint32_t group, PageId from, PageId to);
 
@@ -43,7 +44,7 @@ class KvArrays {
  private:
   struct Layer {
     std::optional<::mlx::core::array> keys;  // [pages * 16, width]; empty: the group has no pages.
-    std::optional<::mlx::core::array> values;
+    std::optional<::mlx::core::array> values;  // Empty with latent vectors too.
   };
   // function(array) for each.
   template <typename Function>

@@ -17,14 +17,6 @@ mx::array MultiplyOnce(const mx::array& x, const MatrixArrays& matrix) {
                               static_cast<int>(matrix.layout.bits));
 }
 
-mx::array Part(const mx::array& x, int begin, int end) {
-  mx::Shape first(x.ndim(), 0);
-  mx::Shape stop = x.shape();
-  first.back() = begin;
-  stop.back() = end;
-  return mx::slice(x, first, stop);
-}
-
 mx::array GeluTanh(const mx::array& x) {
   const mx::array inner = mx::array(0.7978845608028654f) * (x + mx::array(0.044715f) * (x * x * x));
   return mx::array(0.5f) * x * (mx::array(1.0f) + mx::tanh(inner));
@@ -46,25 +38,41 @@ mx::array RowsOf(const MatrixArrays& matrix, const mx::array& rows) {
                         static_cast<int>(matrix.layout.bits));
 }
 
-mx::array Multiply(const RowBlocks& blocks, const mx::array& x, const Linear& linear) {
+mx::array Columns(const mx::array& x, int begin, int end) {
+  mx::Shape first(x.ndim(), 0);
+  mx::Shape stop = x.shape();
+  first.back() = begin;
+  stop.back() = end;
+  return mx::slice(x, first, stop);
+}
+
+mx::array InBlocks(const RowBlocks& blocks, const mx::array& x, const RowProduct& product) {
   const int rows = x.shape(0);
-  const int inputs = x.shape(1);
-  const auto multiply = [&] {
-    if (blocks.rows == 0 || rows == blocks.rows) {
-      return MultiplyOnce(x, linear.matrix);
-    }
-    const int missing = (blocks.rows - rows % blocks.rows) % blocks.rows;
-    const mx::array whole =
-        missing == 0 ? x : mx::concatenate({x, mx::zeros({missing, inputs}, x.dtype())}, 0);
-    std::vector<mx::array> parts;
-    for (int first = 0; first < rows; first += blocks.rows) {
-      parts.push_back(
-          MultiplyOnce(mx::slice(whole, {first, 0}, {first + blocks.rows, inputs}), linear.matrix));
-    }
-    const mx::array all = parts.size() == 1 ? parts.front() : mx::concatenate(parts, 0);
-    return missing == 0 ? all : mx::slice(all, {0, 0}, {rows, all.shape(1)});
+  if (blocks.rows == 0 || rows == blocks.rows) {
+    return product(x);
+  }
+  const auto part = [](const mx::array& of, int begin, int end) {
+    mx::Shape first(of.ndim(), 0);
+    mx::Shape stop = of.shape();
+    first.front() = begin;
+    stop.front() = end;
+    return mx::slice(of, first, stop);
   };
-  const mx::array product = multiply();
+  mx::Shape missing = x.shape();
+  missing.front() = (blocks.rows - rows % blocks.rows) % blocks.rows;
+  const mx::array whole =
+      missing.front() == 0 ? x : mx::concatenate({x, mx::zeros(missing, x.dtype())}, 0);
+  std::vector<mx::array> parts;
+  for (int first = 0; first < rows; first += blocks.rows) {
+    parts.push_back(product(part(whole, first, first + blocks.rows)));
+  }
+  const mx::array all = parts.size() == 1 ? parts.front() : mx::concatenate(parts, 0);
+  return missing.front() == 0 ? all : part(all, 0, rows);
+}
+
+mx::array Multiply(const RowBlocks& blocks, const mx::array& x, const Linear& linear) {
+  const mx::array product =
+      InBlocks(blocks, x, [&](const mx::array& rows) { return MultiplyOnce(rows, linear.matrix); });
   return linear.bias.has_value() ? product + *linear.bias : product;
 }
 
@@ -78,18 +86,18 @@ mx::array Rotated(const mx::array& x, const Rotation& rotation, bool neighbours)
   const auto& [c, s] = rotation;
   std::vector<mx::array> parts;
   if (neighbours) {
-    const mx::array pairs = mx::reshape(Part(x, 0, 2 * half), {x.shape(0), x.shape(1), half, 2});
-    const mx::array a = mx::squeeze(Part(pairs, 0, 1), 3);
-    const mx::array b = mx::squeeze(Part(pairs, 1, 2), 3);
+    const mx::array pairs = mx::reshape(Columns(x, 0, 2 * half), {x.shape(0), x.shape(1), half, 2});
+    const mx::array a = mx::squeeze(Columns(pairs, 0, 1), 3);
+    const mx::array b = mx::squeeze(Columns(pairs, 1, 2), 3);
     parts.push_back(mx::reshape(mx::stack({a * c - b * s, b * c + a * s}, 3),
                                 {x.shape(0), x.shape(1), 2 * half}));
   } else {
-    const mx::array a = Part(x, 0, half);
-    const mx::array b = Part(x, half, 2 * half);
+    const mx::array a = Columns(x, 0, half);
+    const mx::array b = Columns(x, half, 2 * half);
     parts = {a * c - b * s, b * c + a * s};
   }
   if (2 * half < width) {
-    parts.push_back(Part(x, 2 * half, width));
+    parts.push_back(Columns(x, 2 * half, width));
   }
   return parts.size() == 1 ? parts.front() : mx::concatenate(parts, 2);
 }

@@ -3,6 +3,7 @@
 #define STRATA_WORKER_BACKEND_MLX_LAYER_OPS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -26,6 +27,11 @@ struct RowBlocks {
   int rows = 0;  // 0: any number, where a row's result does not depend on it.
 };
 
+// product(part) of x, or of its parts one after another; both have rows as their first axis.
+using RowProduct = std::function<::mlx::core::array(const ::mlx::core::array& rows)>;
+::mlx::core::array InBlocks(const RowBlocks& blocks, const ::mlx::core::array& x,
+                            const RowProduct& product);
+
 // x [rows, inputs] times the matrix, and the bias: [rows, outputs].
 ::mlx::core::array Multiply(const RowBlocks& blocks, const ::mlx::core::array& x,
                             const Linear& linear);
@@ -44,6 +50,9 @@ struct Rotation {
 // activation(gate) * up.
 ::mlx::core::array Gated(const MlpSpec& mlp, const ::mlx::core::array& gate,
                          const ::mlx::core::array& up);
+
+// Columns [begin, end) of the last axis.
+::mlx::core::array Columns(const ::mlx::core::array& x, int begin, int end);
 
 // cap * tanh(x / cap); x where cap is 0.
 ::mlx::core::array SoftCapped(const ::mlx::core::array& x, float cap);

@@ -44,16 +44,6 @@ absl::Status Unsupported(const std::string& what) {
       .Hint("place the model on workers with --backend cpu");
 }
 
-absl::Status SupportsLayer(const LayerSpec& layer) {
-  if (layer.attention.latent.rank != 0) {
-    return Unsupported("latent attention is");
-  }
-  if (layer.mlp.experts != 0) {
-    return Unsupported("a mixture of experts is");
-  }
-  return absl::OkStatus();
-}
-
 std::string DeviceText(const char* key) {
   const auto& info = mx::device_info();
   const auto found = info.find(key);
@@ -88,11 +78,6 @@ class MlxBackend : public Backend {
     }
     if (spec.rotary.size() > size_t{std::numeric_limits<int>::max()}) {
       return Unsupported(absl::StrCat("a context of ", spec.context, " tokens is"));
-    }
-    for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
-      if (absl::Status status = SupportsLayer(spec.model.layers[i]); !status.ok()) {
-        return Annotate(status, absl::StrCat("layer ", i));
-      }
     }
     return absl::OkStatus();
   }

@@ -52,9 +52,9 @@ class MlxShard : public Shard {
  private:
   // A branch's queries, keys and values as they are projected.
   struct Projected {
-    std::optional<::mlx::core::array> queries;  // [rows, heads, head_dim]
-    ::mlx::core::array keys;                    // [rows, KV heads * head_dim]
-    ::mlx::core::array values;
+    std::optional<::mlx::core::array> queries;  // [rows, heads, width of a key]
+    ::mlx::core::array keys;                    // [rows, KV heads * width of a key]
+    std::optional<::mlx::core::array> values;   // None with latent vectors.
   };
 
   MlxShard(const StageSpec& spec, RowBlocks blocks);
@@ -68,8 +68,10 @@ class MlxShard : public Shard {
   void DropPlan();
   const ::mlx::core::array& SlotsOf(uint32_t group);
   const std::vector<SpanArrays>& SpansOf(uint32_t group);
-  const Rotation& RotationOf(uint32_t layer);
+  // Null where the layer does not turn.
+  const Rotation* RotationOf(uint32_t layer);
   Projected Project(uint32_t layer, bool queries);
+  Projected ProjectHeads(uint32_t layer, const ::mlx::core::array& inputs, bool queries);
   absl::StatusOr<::mlx::core::array> AttendRows(uint32_t layer, const ::mlx::core::array& queries);
   // The end of a branch: what it gave is normed, multiplied and added.
   void AddBranch(const LayerSpec& layer, const ::mlx::core::array& branch,
