@@ -69,9 +69,9 @@ class AuditLog {
  private:
   // What is counted together.
   struct Recent {
-    uint64_t for_ms = 0;                      // So long,
-    uint64_t since_ms = 0;                    // since then.
-    std::map<std::string, AuditEntry> alike;  // By what makes them alike.
+    uint64_t for_ms = 0;                        // So long,
+    uint64_t since_ms = 0;                      // since then.
+    std::map<std::string, AuditEntry> alike{};  // By what makes them alike.
   };
 
   // `alike`: what those have in common that are one entry.
