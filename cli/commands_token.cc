@@ -79,6 +79,7 @@ struct LoginFlags {
   std::string token;
   std::string name;
   std::string dir;
+  bool discover = false;
 };
 
 absl::Status Login(const Context& context, const LoginFlags& flags) {
@@ -86,7 +87,7 @@ absl::Status Login(const Context& context, const LoginFlags& flags) {
   if (text == "-") {
     std::getline(*context.environment().in, text);
   }
-  const auto token = ParseJoinToken(text);
+  auto token = ParseJoinToken(text);
   if (!token.ok()) {
     return UsageError(Describe(token.status()));
   }
@@ -102,7 +103,10 @@ absl::Status Login(const Context& context, const LoginFlags& flags) {
   v1::JoinRequest request;
   ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeCertificateRequest(key));
   request.set_name(flags.name.empty() ? context.UserName() : flags.name);
-  ASSIGN_OR_RETURN(const v1::JoinResponse response, AskToJoin(*token, request));
+  const auto say = [&context](const std::string& said) { context.err() << said; };
+  ASSIGN_OR_RETURN(const v1::JoinResponse response, flags.discover
+                                                        ? AskToJoinDiscovered(&*token, request, say)
+                                                        : AskToJoin(*token, request));
   ASSIGN_OR_RETURN(const CertificateHolder holder, HolderOf(response.certificate()));
   RETURN_IF_ERROR(WriteLogin(
       dir, {.ca = response.authority(), .own = {.cert = response.certificate(), .key = key}},
@@ -171,6 +175,8 @@ void AddLoginCommand(CommandTree* tree) {
   AddText(login, "--name", &flags->name, "NAME", "Yours, in the certificate; default the user's");
   AddText(login, "--dir", &flags->dir, "DIR",
           "Gets the certificate; default strata in the\nconfiguration folder of the user");
+  login->add_flag("--discover", flags->discover,
+                  "Ask the local network for the coordinator, instead\nof the address in TOKEN");
 }
 
 }  // namespace strata::cli

@@ -11,6 +11,8 @@
 
 #include "absl/strings/escaping.h"
 #include "common/certificates/authority.h"
+#include "common/discovery/ask_network.h"
+#include "common/rpc/address.h"
 #include "common/rpc/connection_probe.h"
 #include "common/rpc/status.h"
 #include "common/rpc/tls_files.h"
@@ -22,6 +24,13 @@ namespace strata {
 namespace {
 
 constexpr std::chrono::seconds kPatience{15};
+
+// Whether another coordinator that was found may be the one: this one is none of the token's
+// authority, or cannot be reached by its certificate's names.
+bool MayBeElsewhere(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         ReasonOf(status).starts_with("TLS_");
+}
 
 }  // namespace
 
@@ -57,6 +66,23 @@ absl::StatusOr<v1::JoinResponse> AskToJoin(const v1::JoinToken& token, v1::JoinR
   }
   RETURN_IF_ERROR(CheckPeerCertificate(response.authority(), response.certificate(), "",
                                        "the certificate that the coordinator made"));
+  return response;
+}
+
+absl::StatusOr<v1::JoinResponse> AskToJoinDiscovered(
+    v1::JoinToken* token, const v1::JoinRequest& request,
+    const std::function<void(const std::string&)>& say) {
+  ASSIGN_OR_RETURN(const std::vector<FoundCoordinator> found,
+                   AskNetworkFor(absl::BytesToHexString(token->authority_sha256()), say));
+  absl::StatusOr<v1::JoinResponse> response;
+  for (const FoundCoordinator& one : found) {
+    token->set_join_address(HostPort{one.address, one.join_port}.ToString());
+    token->set_address(HostPort{one.address, one.port}.ToString());
+    response = AskToJoin(*token, request);
+    if (response.ok() || !MayBeElsewhere(response.status())) {
+      break;
+    }
+  }
   return response;
 }
 

@@ -2,6 +2,7 @@
 #ifndef STRATA_COMMON_JOINING_ASK_TO_JOIN_H_
 #define STRATA_COMMON_JOINING_ASK_TO_JOIN_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,12 @@ absl::StatusOr<std::string> KeyToJoinWith(const std::string& tls_dir);
 // most. What FetchAuthority and JoiningService say; INTERNAL (TLS_WRONG_CA) for an answer that is
 // of another authority.
 absl::StatusOr<v1::JoinResponse> AskToJoin(const v1::JoinToken& token, v1::JoinRequest request);
+
+// The same at a coordinator that AskNetworkFor finds, which `say` is told of and whose errors it
+// has: the first that is of the token's authority and can be reached, which `token` then names.
+absl::StatusOr<v1::JoinResponse> AskToJoinDiscovered(
+    v1::JoinToken* token, const v1::JoinRequest& request,
+    const std::function<void(const std::string&)>& say);
 
 }  // namespace strata
 

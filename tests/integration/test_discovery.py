@@ -3,6 +3,7 @@ their own; the others a program that answers as avahi-browse does."""
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -84,6 +85,20 @@ def test_a_machine_joins_where_the_network_says_whatever_the_token_does(house, t
     house.start_worker("w0")
 
 
+def test_a_person_logs_in_where_the_network_says(house, tmp_path):
+    made = house.strata("cluster", "token", "client")
+    token = made.stdout.split()[2]
+    house.coordinator.stop()
+    house.start_coordinator()
+    (tmp_path / "answers").write_text(answer(house, authority_of(house.files)))
+    programs = program(tmp_path / "programs", "avahi-browse", f"cat {tmp_path}/answers\n")
+    done = subprocess.run([BIN / "strata", "login", token, "--discover", "--dir", tmp_path / "me", "--json"], capture_output=True, text=True,
+                          timeout=GIVE_UP_S, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stderr
+    assert "of the token's authority" in done.stderr and json.loads(done.stdout)["coordinator"] == house.address
+    assert (tmp_path / "me/coordinator").read_text() == house.address + "\n"
+
+
 def test_who_finds_nobody_is_told_whom_it_asked_and_what_to_do(house, tmp_path):
     token = house.token()
     done = join(house, token, "", tmp_path)
@@ -99,7 +114,7 @@ def test_who_finds_nobody_is_told_whom_it_asked_and_what_to_do(house, tmp_path):
     done = subprocess.run([BIN / "strata-worker", "join", token, "--discover", "--config-dir", tmp_path / "w1"],
                           capture_output=True, text=True, timeout=GIVE_UP_S, env={**os.environ, "PATH": str(tmp_path / "none")})
     assert done.returncode == 1 and "install avahi-utils" in done.stderr
-    assert not (house.folder / "w0").exists() and not (tmp_path / "w1").exists()
+    assert not (house.folder / "w0/worker.toml").exists() and not (tmp_path / "w1/worker.toml").exists()
     # What it was not told was wrong: the token is as good as before.
     assert house.join(token).returncode == 0
 

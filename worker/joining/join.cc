@@ -10,18 +10,15 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/certificates/authority.h"
 #include "common/certificates/join_token.h"
 #include "common/certificates/tls_folder.h"
-#include "common/discovery/ask_network.h"
 #include "common/joining/ask_to_join.h"
 #include "common/joining/services.h"
 #include "common/names.h"
 #include "common/platform/platform.h"
-#include "common/rpc/address.h"
 #include "common/shell_word.h"
 #include "common/status.h"
 
@@ -43,39 +40,6 @@ std::string DefaultConfigDir(const GetEnvFn& get_env) {
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "strata-worker: %s\n", Describe(status).c_str());
   return absl::IsInvalidArgument(status) ? 2 : 1;
-}
-
-// Whether another coordinator that was found may be the one: this one is none of the token's
-// authority, or cannot be reached by its certificate's names.
-bool MayBeElsewhere(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         ReasonOf(status).starts_with("TLS_");
-}
-
-// The first that answers of `found`, which `token` then names; or the one that it does.
-absl::StatusOr<v1::JoinResponse> Ask(v1::JoinToken* token,
-                                     const std::vector<FoundCoordinator>& found,
-                                     const v1::JoinRequest& request) {
-  if (found.empty()) {
-    return AskToJoin(*token, request);
-  }
-  absl::StatusOr<v1::JoinResponse> response;
-  for (const FoundCoordinator& one : found) {
-    token->set_join_address(HostPort{one.address, one.join_port}.ToString());
-    token->set_address(HostPort{one.address, one.port}.ToString());
-    response = AskToJoin(*token, request);
-    if (response.ok() || !MayBeElsewhere(response.status())) {
-      break;
-    }
-  }
-  return response;
-}
-
-// Those on the network that are of the token's authority; says what it asked and heard.
-absl::StatusOr<std::vector<FoundCoordinator>> Discover(const std::string& text) {
-  ASSIGN_OR_RETURN(const v1::JoinToken token, ParseJoinToken(text));
-  return AskNetworkFor(absl::BytesToHexString(token.authority_sha256()),
-                       [](const std::string& said) { std::fputs(said.c_str(), stdout); });
 }
 
 }  // namespace
@@ -103,7 +67,9 @@ absl::StatusOr<Joined> JoinCluster(const JoinOptions& options) {
   ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeCertificateRequest(key));
   request.set_name(options.name);
   request.mutable_hosts()->Assign(options.hosts.begin(), options.hosts.end());
-  ASSIGN_OR_RETURN(const v1::JoinResponse response, Ask(&token, options.found, request));
+  ASSIGN_OR_RETURN(const v1::JoinResponse response,
+                   options.discover ? AskToJoinDiscovered(&token, request, options.say)
+                                    : AskToJoin(token, request));
   joined.coordinator = token.address();
   joined.cluster = response.cluster();
   RETURN_IF_ERROR(WriteTlsFolder(
@@ -123,7 +89,6 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   options.config_dir = DefaultConfigDir(get_env);
   std::string hosts = absl::StrJoin(MachineHosts(kMaxCertificateHosts), ",");
   std::string start = "auto";
-  bool discover = false;
   std::vector<const char*> rest = {argv[0]};
   for (int i = 1; i < argc; ++i) {
     // A value of a flag stands behind one that takes any.
@@ -146,7 +111,7 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   flags.Text("hosts", &hosts, "By which others dial this machine, HOST,...");
   flags.Text("config-dir", &options.config_dir,
              "Gets worker.toml, and worker-tls with key and certificate");
-  flags.Switch("discover", &discover,
+  flags.Switch("discover", &options.discover,
                "Ask the local network for the coordinator, which --announce tells of, instead of "
                "the address in TOKEN; wants avahi-daemon and avahi-browse");
   flags.Choice("start", &start, {"auto", "no"},
@@ -164,14 +129,10 @@ int JoinMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
     return 2;
   }
   options.hosts = absl::StrSplit(hosts, ',', absl::SkipEmpty());
-  if (discover) {
-    auto found = Discover(options.token);
-    if (!found.ok()) {
-      return Fail(found.status());
-    }
-    options.found = *std::move(found);
+  options.say = [](const std::string& said) {
+    std::fputs(said.c_str(), stdout);
     std::fflush(stdout);
-  }
+  };
   const absl::StatusOr<Joined> joined = JoinCluster(options);
   if (!joined.ok()) {
     return Fail(joined.status());

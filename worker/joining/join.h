@@ -2,12 +2,12 @@
 #ifndef STRATA_WORKER_JOINING_JOIN_H_
 #define STRATA_WORKER_JOINING_JOIN_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/app/flags.h"
-#include "common/discovery/found_coordinators.h"
 #include "strata/v1/joining.pb.h"
 
 namespace strata {
@@ -17,8 +17,10 @@ struct JoinOptions {
   std::string name;                // The node's.
   std::vector<std::string> hosts;  // By which others dial it.
   std::string config_dir;          // Gets worker.toml and worker-tls.
-  // Coordinators to ask instead of that which the token names, in this order. Empty: that one.
-  std::vector<FoundCoordinator> found{};
+  // Whether the local network is asked for the coordinator, instead of the token; what is asked and
+  // who answers is told to `say` then.
+  bool discover = false;
+  std::function<void(const std::string&)> say{};
 };
 
 struct Joined {
@@ -31,7 +33,7 @@ struct Joined {
 // Gets a certificate from a coordinator, which has to be of the token's authority, for the key in
 // config_dir/worker-tls, or a new one; writes both, and config_dir/worker.toml with `coordinator`,
 // `name` and `tls-dir`. Nothing is written before the certificate is there. INVALID_ARGUMENT
-// (BAD_TOKEN), what FetchAuthority and JoiningService say, INTERNAL (FILE_FAILED).
+// (BAD_TOKEN), what AskToJoin and AskToJoinDiscovered say, INTERNAL (FILE_FAILED).
 absl::StatusOr<Joined> JoinCluster(const JoinOptions& options);
 
 // argv[0] is "join". The exit status.
