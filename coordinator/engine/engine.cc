@@ -239,6 +239,9 @@ absl::Status Engine::CheckFits(const std::vector<EngineStage>& stages) const {
 void Engine::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   impl_->Suspend(std::move(stages), now);
 }
+void Engine::Repoint(std::vector<EngineStage> stages, TimePoint now) {
+  impl_->Repoint(std::move(stages), now);
+}
 void Engine::LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now) {
   impl_->LoseStages(why, patience, now);
 }

@@ -242,6 +242,10 @@ class Engine {
   // there is room again), and new ones queue. A session that `stages` can never hold fails
   // (KV_NEVER_FITS): see CheckFits. From every state but kStopped; again, to go back to what was.
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  // The stages are about to be others, of as many layers and no fewer pages each, which have the KV
+  // of those before them: what one has not is computed again, as after a fault. Steps in flight are
+  // given up, and sessions wait for Resume. From every state but kStopped.
+  void Repoint(std::vector<EngineStage> stages, TimePoint now);
   // Stages are gone with all they held (a worker died), and may come back, there or elsewhere: as
   // Suspend with the same stages. If neither Suspend nor Resume comes within `patience` after the
   // step timeout, counted from the last sign of life, the sessions fail with `why`, and down() says

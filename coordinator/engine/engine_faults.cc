@@ -202,7 +202,7 @@ absl::Status Engine::Impl::CheckFits(const std::vector<EngineStage>& stages) con
   return absl::OkStatus();
 }
 
-void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
+void Engine::Impl::BeginSuspension(std::vector<EngineStage> stages) {
   STRATA_CHECK(!stages.empty());
   fence_.Suspend();
   if (!SamePlaces(config_.stages, stages)) {
@@ -210,11 +210,15 @@ void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
     meter_ = StepMeter(stages.size());
   }
   config_.stages = std::move(stages);
-  // No stage has anything any more, so there is nothing to release either.
   in_flight_.Clear();
   stalls_.Begin();
   fence_patience_ = config_.step_timeout;
   builder_.RenewWaves();
+}
+
+void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
+  BeginSuspension(std::move(stages));
+  // No stage has anything any more, so there is nothing to release either.
   book_.ForgetAll(&sessions_.all());
   admission_.ReserveAnew();
   std::vector<uint64_t> never_fit;
@@ -227,6 +231,15 @@ void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
     LiveSession& session = sessions_.At(id);
     ends_.Fail(session, limits_.NeverFits(session));
   }
+  ends_.ExpireDeadlines(now);
+}
+
+void Engine::Impl::Repoint(std::vector<EngineStage> stages, TimePoint now) {
+  BeginSuspension(std::move(stages));
+  for (auto& [id, session] : sessions_.all()) {
+    book_.Rewind(session);
+  }
+  book_.Regrant();
   ends_.ExpireDeadlines(now);
 }
 

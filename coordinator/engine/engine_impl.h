@@ -65,6 +65,7 @@ class Engine::Impl {
   void Stop(const absl::Status& why, TimePoint now);
   absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  void Repoint(std::vector<EngineStage> stages, TimePoint now);
   void LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now);
   void Resume(uint64_t epoch, TimePoint now);
   std::optional<TimePoint> NextWake() const;
@@ -99,13 +100,15 @@ class Engine::Impl {
   // what is cached of it; what it does not name is released. Nothing else goes before its result
   // says what the stages really had.
   void SendResync(TimePoint now);
+  // The steps in flight are given up, and none is sent until Resume.
+  void BeginSuspension(std::vector<EngineStage> stages);
   // Whether the host has other stages in mind for sessions that would fail.
   bool PlacesElsewhere() const;
   void GoDown(const absl::Status& why);
   absl::Status DownStatus() const;
 
   EngineHost* const host_;
-  EngineConfig config_;  // Only Suspend changes it: the stages.
+  EngineConfig config_;  // Only BeginSuspension changes it: the stages.
   EngineCounters counters_;
   StepTiming timing_;
   StepMeter meter_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,9 @@ namespace strata {
 class HeldKv {
  public:
   HeldKv(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups);
+
+  // Other stages have what these had, and no fewer pages.
+  void Regrant(std::vector<KvStage> stages) { stages_ = std::move(stages); }
 
   // The sequence has from `least` to `most` tokens on every stage: equal but for sequences with a
   // rejected item, which no stage before the rejecting one took back.

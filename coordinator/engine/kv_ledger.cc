@@ -21,7 +21,6 @@ uint32_t Claimed(uint32_t length) {
 KvLedger::KvLedger(const std::vector<KvStage>& stages, const std::vector<KvGroupSpec>& groups,
                    uint64_t rows_in_flight)
     : windows_(groups, rows_in_flight) {
-  uint64_t least = std::numeric_limits<uint64_t>::max();
   for (uint32_t s = 0; s < stages.size(); ++s) {
     STRATA_CHECK(stages[s].pages.size() == groups.size());
     for (uint32_t g = 0; g < groups.size(); ++g) {
@@ -30,16 +29,33 @@ KvLedger::KvLedger(const std::vector<KvStage>& stages, const std::vector<KvGroup
       component.group = g;
       component.total = component.free = stages[s].pages[g];
       components_.push_back(component);
-      const uint64_t tokens = windows_.Has(g) && component.total >= windows_.MostOfOne(g)
-                                  ? kMaxContextTokens
-                                  : component.total * kPageTokens;
-      if (component.total > 0 && tokens < least) {
-        least = tokens;
-        limiting_stage_ = s;
-      }
+    }
+  }
+  SetCapacity();
+}
+
+void KvLedger::SetCapacity() {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  for (const Component& component : components_) {
+    const bool bounded =
+        !windows_.Has(component.group) || component.total < windows_.MostOfOne(component.group);
+    const uint64_t tokens = bounded ? component.total * kPageTokens : kMaxContextTokens;
+    if (component.total > 0 && tokens < least) {
+      least = tokens;
+      limiting_stage_ = component.stage;
     }
   }
   capacity_tokens_ = least == std::numeric_limits<uint64_t>::max() ? 0 : least;
+}
+
+void KvLedger::Regrant(const std::vector<KvStage>& stages) {
+  for (Component& component : components_) {
+    const uint64_t total = stages.at(component.stage).pages.at(component.group);
+    STRATA_CHECK(total >= component.total && (total == 0) == (component.total == 0));
+    component.free += total - component.total;
+    component.total = total;
+  }
+  SetCapacity();
 }
 
 KvPages KvLedger::Everywhere(uint64_t pages) const {

@@ -58,6 +58,9 @@ class KvLedger {
   KvLedger(const std::vector<KvStage>& stages, const std::vector<KvGroupSpec>& groups,
            uint64_t rows_in_flight = 0);
 
+  // As many stages with no fewer pages: claims stay.
+  void Regrant(const std::vector<KvStage>& stages);
+
   // The longest sequence that the empty pool holds, in tokens: the minimum over the components;
   // kMaxContextTokens where windows bound none.
   uint64_t capacity_tokens() const { return capacity_tokens_; }
@@ -119,6 +122,8 @@ class KvLedger {
     uint32_t charged = 0;  // The length that its pages are counted for.
   };
 
+  // Of the components.
+  void SetCapacity();
   // What `pages` of a sequence in a full group are in every component that is used.
   KvPages Everywhere(uint64_t pages) const;
   // Claimed pages of a component of this group.

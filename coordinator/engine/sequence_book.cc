@@ -111,6 +111,11 @@ void SequenceBook::ForgetAll(std::map<uint64_t, LiveSession>* sessions) {
   held_ = HeldKv(GrantsOf(config_.stages), config_.kv_groups);
 }
 
+void SequenceBook::Regrant() {
+  ledger_.Regrant(GrantsOf(config_.stages));
+  held_.Regrant(GrantsOf(config_.stages));
+}
+
 void SequenceBook::Detach(LiveSession& session, LiveSession* successor) {
   KvSequence& sequence = *session.kv.current_;
   prefixes_.Drop(&sequence);

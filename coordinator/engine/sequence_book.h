@@ -54,6 +54,9 @@ class SequenceBook {
   // No stage has anything any more of `sessions`, all that are open, nor have they claims;
   // config.stages are the new grants.
   void ForgetAll(std::map<uint64_t, LiveSession>* sessions);
+  // The stages have changed, and have what those before them had; config.stages are their grants,
+  // no smaller ones.
+  void Regrant();
   // It has all the tokens again that it had.
   void CaughtUp(LiveSession& session) { session.kv.replaying_ = false; }
 

@@ -75,6 +75,60 @@ TEST(EngineMove, SessionsGoOnOverAnotherNumberOfStages) {
   }
 }
 
+TEST(EngineMove, NothingIsComputedAgainWhereTheNewStagesHaveTheKv) {
+  for (int moved = 0; moved < 60; ++moved) {
+    SCOPED_TRACE("moved after " + std::to_string(moved) + " frames");
+    SimCluster cluster(MakeConfig(3));
+    cluster.Start();
+    cluster.Settle();
+    std::vector<SessionRequest> requests;
+    std::vector<std::shared_ptr<SinkRecord>> sinks;
+    for (uint32_t i = 0; i < 4; ++i) {
+      requests.push_back(MakeRequest("r" + std::to_string(i), 20 + 7 * i, 12));
+      sinks.push_back(cluster.Submit(requests.back()));
+    }
+    for (int i = 0; i < moved; ++i) {
+      cluster.Deliver(static_cast<uint32_t>(i % 4));
+    }
+    cluster.Repoint();
+    EXPECT_EQ(cluster.Snapshot().state, PipelineState::kSuspended);
+    cluster.ExpectSums();
+    cluster.ResumeInPlace();
+    cluster.RunToEnd();
+    cluster.Settle();
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      EXPECT_EQ(sinks[i]->tokens, Answer(requests[i]));
+    }
+    const EngineSnapshot snapshot = cluster.Snapshot();
+    EXPECT_EQ(snapshot.counters.rebuilds, 0u);
+    EXPECT_EQ(snapshot.counters.faults, 0u);
+    EXPECT_EQ(snapshot.counters.ledger_mismatches, 0u);
+    EXPECT_EQ(snapshot.nodes.back(), "node2-other");
+    cluster.ExpectEmpty();
+  }
+}
+
+TEST(EngineMove, WhatTheNewStageHasNotIsComputedAgain) {
+  SimCluster cluster(MakeConfig(3));
+  cluster.Start();
+  cluster.Settle();
+  const SessionRequest request = MakeRequest("r1", 40, 30);
+  const auto sink = cluster.Submit(request);
+  for (int i = 0; i < 40; ++i) {
+    cluster.Deliver(static_cast<uint32_t>(i % 4));
+  }
+  ASSERT_FALSE(sink->tokens.empty());
+  cluster.Repoint();
+  cluster.fake(1).Restart();
+  cluster.ResumeInPlace();
+  cluster.RunToEnd();
+  cluster.Settle();
+  EXPECT_EQ(sink->tokens, Answer(request));
+  EXPECT_EQ(cluster.Snapshot().counters.rebuilds, 1u);
+  EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 0u);
+  cluster.ExpectEmpty();
+}
+
 TEST(EngineMove, WhatIsKnownOfAStagesSpeedHoldsWhereItStays) {
   SimCluster cluster(MakeConfig(2));
   cluster.Start();

@@ -28,6 +28,19 @@ TEST(KvLedger, CapacityIsTheLeastOfTheStagesAndNamesIt) {
   EXPECT_EQ(ledger.limiting_stage(), 1u);
 }
 
+TEST(KvLedger, ClaimsStayWhereStagesGetMorePages) {
+  KvLedger ledger = TwoStages();
+  const auto claim = ledger.Reserve(80);
+  ASSERT_TRUE(claim.has_value());
+  ledger.Regrant({{"a", {10}}, {"c", {12}}});
+  EXPECT_EQ(ledger.capacity_tokens(), 160u);
+  EXPECT_EQ(ledger.limiting_stage(), 0u);
+  EXPECT_EQ(ledger.Free(), (KvPages{5, 7}));
+  EXPECT_EQ(ledger.Covers(*claim), 80u);
+  ledger.Free(*claim);
+  EXPECT_EQ(ledger.Free(), (KvPages{10, 12}));
+}
+
 TEST(KvLedger, GroupsThatAStageDoesNotUseLimitNothing) {
   const KvLedger ledger({{"a", {10, 0}}, {"b", {0, 8}}}, {KvGroupSpec{}, KvGroupSpec{}});
   EXPECT_EQ(ledger.capacity_tokens(), 128u);

@@ -118,6 +118,23 @@ void SimCluster::SuspendToMove(uint32_t stages, uint64_t pages) {
   engine_->Suspend(config_.stages, now_);
 }
 
+void SimCluster::Repoint() {
+  for (EngineStage& stage : config_.stages) {
+    stage.node += "-other";
+  }
+  for (auto& link : links) {
+    link.clear();
+  }
+  results.clear();
+  pending_fence.reset();
+  engine_->Repoint(config_.stages, now_);
+}
+
+void SimCluster::ResumeInPlace() {
+  config_.epoch = newest_fence_ + 1;
+  engine_->Resume(config_.epoch, now_);
+}
+
 void SimCluster::Resume() {
   config_.epoch = newest_fence_ + 1;
   stages_.resize(config_.stages.size());

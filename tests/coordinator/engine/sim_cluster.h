@@ -156,6 +156,9 @@ class SimCluster : public EngineHost {
   void Suspend(uint64_t pages);
   // The same for as many stages, on other nodes; frames under way are lost.
   void SuspendToMove(uint32_t stages, uint64_t pages);
+  // The stages are elsewhere with all they have; frames under way are lost.
+  void Repoint();
+  void ResumeInPlace();
   // Fresh stages of the last Suspend, and the fence of a new epoch.
   void Resume();
 
