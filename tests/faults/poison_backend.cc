@@ -145,6 +145,13 @@ class PoisonShard : public Shard {
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override {
     return shard_->CopyPage(group, from, to);
   }
+  uint64_t PageBytes(uint32_t group) const override { return shard_->PageBytes(group); }
+  absl::Status ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) override {
+    return shard_->ReadPage(group, page, out);
+  }
+  absl::Status WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) override {
+    return shard_->WritePage(group, page, in);
+  }
   absl::Status ResizeKv(std::span<const uint64_t> pages) override {
     return shard_->ResizeKv(pages);
   }

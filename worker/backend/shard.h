@@ -69,6 +69,19 @@ class Shard {
   // Copies a page of all the group's layers, between steps: copy-on-write of shared pages.
   virtual absl::Status CopyPage(uint32_t group, PageId from, PageId to) = 0;
 
+  // Bytes of a page of all the group's layers, as the next two have them: the same for every stage
+  // of these layers and this numerics class. 0: no layer has the group, or this backend gives no
+  // pages away.
+  virtual uint64_t PageBytes(uint32_t /*group*/) const { return 0; }
+  // Waits, and copies a page out, or in, between steps. `out` and `in` have PageBytes.
+  virtual absl::Status ReadPage(uint32_t /*group*/, PageId /*page*/, std::span<uint8_t> /*out*/) {
+    return absl::InternalError("this backend gives no pages away");
+  }
+  virtual absl::Status WritePage(uint32_t /*group*/, PageId /*page*/,
+                                 std::span<const uint8_t> /*in*/) {
+    return absl::InternalError("this backend takes no pages over");
+  }
+
   // Gives up all KV and has these pages by KV group from now on, between steps. RESOURCE_EXHAUSTED
   // when memory is short: then no page is left, and it may be called again.
   virtual absl::Status ResizeKv(std::span<const uint64_t> pages) = 0;

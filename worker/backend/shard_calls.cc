@@ -162,6 +162,13 @@ absl::Status ShardCalls::CopyPage(uint32_t group, PageId from, PageId to) const 
              : Misuse("a page that does not exist");
 }
 
+absl::Status ShardCalls::PageOf(uint32_t group, PageId page, uint64_t page_bytes,
+                                size_t bytes) const {
+  RETURN_IF_ERROR(CopyPage(group, page, page));
+  return page_bytes > 0 && bytes == page_bytes ? absl::OkStatus()
+                                               : Misuse("a page of another size");
+}
+
 absl::Status ShardCalls::ResizeKv(std::span<const uint64_t> pages) const {
   return pages.size() == spec_->kv_pages.size() ? absl::OkStatus()
                                                 : Misuse("KV pages for another number of groups");

@@ -34,6 +34,8 @@ class ShardCalls {
   absl::Status Logits(size_t values, uint32_t head_rows) const;
   absl::Status Largest(size_t choices, uint32_t head_rows) const;
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) const;
+  // Of ReadPage and WritePage; `page_bytes` is what PageBytes says, `bytes` what is given.
+  absl::Status PageOf(uint32_t group, PageId page, uint64_t page_bytes, size_t bytes) const;
   absl::Status ResizeKv(std::span<const uint64_t> pages) const;
 
   // The KV groups that the stage's layers have, ascending. Others have no page tables here.

@@ -51,6 +51,32 @@ SequenceTable::SequenceTable(const StageSpec& spec, std::vector<Fingerprint> roo
 
 SequenceTable::~SequenceTable() = default;
 
+const Sequence* SequenceTable::Next(const Key* name) const {
+  const auto next = name == nullptr ? sequences_.begin() : sequences_.upper_bound(*name);
+  return next == sequences_.end() ? nullptr : next->second.get();
+}
+
+void SequenceTable::Adopt(Sequence sequence) {
+  sequence.fingerprint = root(sequence.params.rotary_variant());
+  sequence.page_fingerprints = {sequence.fingerprint};
+  for (uint32_t i = 0; i < sequence.length(); ++i) {
+    sequence.fingerprint = FingerprintLink(sequence.fingerprint, LinkAt(sequence, i));
+    if ((i + 1) % kPageTokens == 0) {
+      sequence.page_fingerprints.push_back(sequence.fingerprint);
+    }
+  }
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    for (const PageId page : sequence.tables[group].pages) {
+      pool_->Retain(group, page);
+    }
+  }
+  newest_number_ = std::max(newest_number_, sequence.number);
+  const Key name(sequence.request_id, sequence.number);
+  const bool is_new =
+      sequences_.emplace(name, std::make_unique<Sequence>(std::move(sequence))).second;
+  STRATA_CHECK(is_new);
+}
+
 Sequence* SequenceTable::Create(std::string_view request_id, uint64_t number,
                                 const v1::SequenceParams& params) {
   auto [entry, created] = sequences_.try_emplace(Key(request_id, number));

@@ -79,8 +79,12 @@ class SequenceTable {
   SequenceTable(const SequenceTable&) = delete;
   SequenceTable& operator=(const SequenceTable&) = delete;
 
+  using Key = std::pair<std::string, uint64_t>;  // Request id and number.
+
   // Null when there is none. What this table gives is good until the sequence is released.
   Sequence* Find(std::string_view request_id, uint64_t number);
+  // In the order of their names: the one behind `name`, which need not be there; null: the first.
+  const Sequence* Next(const Key* name) const;
   size_t size() const { return sequences_.size(); }
   const KvPool& pool() const { return *pool_; }
   // The newest generation that ever was created here.
@@ -89,6 +93,11 @@ class SequenceTable {
   Fingerprint root(uint32_t rotary_variant) const {
     return roots_[rotary_variant < roots_.size() ? rotary_variant : 0];
   }
+
+  // A sequence that another stage had, whose name must not exist here, with its ids, params, what
+  // is committed, and pages of this pool, each of which it holds once more. Its fingerprints are
+  // made of the ids.
+  void Adopt(Sequence sequence);
 
   // A new sequence without tokens, of a rotary variant that there is; the name must not exist.
   Sequence* Create(std::string_view request_id, uint64_t number, const v1::SequenceParams& params);
@@ -145,7 +154,6 @@ class SequenceTable {
     KvGroupSpec spec;
     bool used = false;  // By a layer of this stage.
   };
-  using Key = std::pair<std::string, uint64_t>;
 
   uint64_t PagesNeeded(const Sequence* sequence, uint32_t group, uint32_t tokens) const;
   bool LastPageIsShared(const Sequence& sequence, uint32_t group) const;

@@ -13,7 +13,9 @@
 #include "worker/runner/command_runner.h"
 #include "worker/runner/item_acceptor.h"
 #include "worker/runner/item_slice.h"
+#include "worker/runner/kv_giver.h"
 #include "worker/runner/kv_pool.h"
+#include "worker/runner/kv_taker.h"
 #include "worker/runner/result_builder.h"
 #include "worker/runner/sequence_table.h"
 #include "worker/runner/stage_compute.h"
@@ -57,7 +59,10 @@ class ShardRunner::Impl {
         masks_(config_.spec.model.vocab),
         acceptor_(&config_.spec, &table_, &masks_),
         result_(config_.spec.heads ? config_.spec.model.vocab : 0, &masks_),
-        computer_(&config_.spec, &table_, shard, &result_, [this] { CountBackendFailure(); }) {
+        computer_(&config_.spec, &table_, shard, &result_, [this] { CountBackendFailure(); }),
+        shard_(shard),
+        giver_(&table_, shard),
+        taker_(&config_.spec, &table_, &pool_, shard) {
     STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
     STRATA_CHECK(config_.spec.heads == (config_.stage + 1 == config_.stage_count));
     MutexLock lock(&mutex_);
@@ -67,6 +72,9 @@ class ShardRunner::Impl {
   absl::StatusOr<Output> Step(StepMessage frame);
   absl::Status Fence(uint64_t epoch);
   void DropAllSequences();
+  absl::StatusOr<KvGiver::Parts> GiveKv(const v1::CarryKvRequest& request, bool begins);
+  v1::CarryKvRequest DescribeKv() const;
+  KvTaker& taker() { return taker_; }
   SequenceTable& table() { return table_; }
   RunnerStats stats() const STRATA_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
@@ -108,6 +116,9 @@ class ShardRunner::Impl {
   ItemAcceptor acceptor_;
   ResultBuilder result_;
   StepComputer computer_;
+  Shard* const shard_;
+  KvGiver giver_;
+  KvTaker taker_;
   // Of the frame at hand.
   std::vector<float> activations_;
   absl::Status device_;
@@ -169,6 +180,7 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Impl::Step(StepMessage frame) {
   last_step_ = frame.header.step();
   fenced_ = false;
   if (frame.header.resync()) {
+    taker_.End();
     ReleaseUnnamed(frame.header);
   } else {
     table_.Commit(frame.header.committed_step());
@@ -358,6 +370,42 @@ absl::Status ShardRunner::Impl::Fence(uint64_t epoch) {
   return absl::OkStatus();
 }
 
+v1::CarryKvRequest ShardRunner::Impl::DescribeKv() const {
+  v1::CarryKvRequest request;
+  request.set_first_layer(config_.spec.first_layer);
+  request.set_last_layer(config_.spec.last_layer);
+  request.set_numerics_class(config_.numerics_class);
+  for (uint32_t group = 0; group < pool_.groups(); ++group) {
+    request.add_page_bytes(shard_->PageBytes(group));
+  }
+  return request;
+}
+
+absl::StatusOr<KvGiver::Parts> ShardRunner::Impl::GiveKv(const v1::CarryKvRequest& request,
+                                                         bool begins) {
+  if (begins) {
+    const v1::CarryKvRequest own = DescribeKv();
+    const auto& bytes = own.page_bytes();
+    if (request.first_layer() != own.first_layer() || request.last_layer() != own.last_layer() ||
+        request.numerics_class() != own.numerics_class() ||
+        !std::equal(bytes.begin(), bytes.end(), request.page_bytes().begin(),
+                    request.page_bytes().end()) ||
+        std::all_of(bytes.begin(), bytes.end(), [](uint64_t page) { return page == 0; })) {
+      return Error(absl::StatusCode::kFailedPrecondition, "KV_UNLIKE",
+                   "KV of this stage is not what the other one could use")
+          .Node(config_.node)
+          .Hint("requests are computed again from their tokens");
+    }
+    if (!request.final()) {
+      giver_.Begin(request.round());
+    }
+  }
+  if (!request.final()) {
+    return giver_.More();
+  }
+  return begins ? giver_.Rest() : KvGiver::Parts();
+}
+
 void ShardRunner::Impl::DropAllSequences() {
   table_.ReleaseIf([](const Sequence&) { return true; });
   MutexLock lock(&mutex_);
@@ -373,6 +421,16 @@ absl::StatusOr<ShardRunner::Output> ShardRunner::Step(StepMessage frame) {
 }
 absl::Status ShardRunner::Fence(uint64_t epoch) { return impl_->Fence(epoch); }
 void ShardRunner::DropAllSequences() { impl_->DropAllSequences(); }
+absl::StatusOr<std::vector<v1::CarryKvPart>> ShardRunner::GiveKv(const v1::CarryKvRequest& request,
+                                                                 bool begins) {
+  return impl_->GiveKv(request, begins);
+}
+v1::CarryKvRequest ShardRunner::DescribeKv() const { return impl_->DescribeKv(); }
+absl::Status ShardRunner::TakeKv(const v1::CarryKvPart& part) { return impl_->taker().Take(part); }
+TakenKv ShardRunner::taken_kv() const {
+  return {impl_->taker().taken_bytes(), impl_->taker().taken_sequences()};
+}
+void ShardRunner::ForgetTakenKv() { impl_->taker().End(); }
 RunnerStats ShardRunner::stats() const { return impl_->stats(); }
 SequenceTable& ShardRunner::sequences_for_test() { return impl_->table(); }
 

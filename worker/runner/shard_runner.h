@@ -13,8 +13,10 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/frame.h"
+#include "strata/v1/kv.pb.h"
 #include "worker/backend/shard.h"
 #include "worker/backend/stage.h"
+#include "worker/runner/carry_rounds.h"
 
 namespace strata {
 
@@ -90,6 +92,20 @@ class ShardRunner {
   // epoch older than the present one is FAILED_PRECONDITION (EPOCH_OLD); the same one is ok and
   // does nothing.
   absl::Status Fence(uint64_t epoch);
+
+  // KV that goes to the stage that is to take this one's place (kv_giver.h); between steps. The
+  // next parts of what is asked for: with `begins` the first ones, which waits for nothing of an
+  // earlier request. None: that was all, as it is after the first ones with `final`.
+  // FAILED_PRECONDITION (KV_UNLIKE): who asks has other layers, another class or other pages.
+  absl::StatusOr<std::vector<v1::CarryKvPart>> GiveKv(const v1::CarryKvRequest& request,
+                                                      bool begins);
+  // The other end (kv_taker.h): what this stage has itself of what a request says; a part of the
+  // answers, which are of use until the first frame of an epoch; and what there is of that.
+  v1::CarryKvRequest DescribeKv() const;
+  absl::Status TakeKv(const v1::CarryKvPart& part);
+  TakenKv taken_kv() const;
+  // Others follow, from the beginning, or none.
+  void ForgetTakenKv();
 
   // Any thread.
   RunnerStats stats() const;

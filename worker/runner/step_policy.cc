@@ -32,6 +32,8 @@ bool SliceFollows(uint32_t from, uint32_t next_layer) { return from == next_laye
 
 bool SliceStaysBehind(uint32_t end, uint32_t before) { return end <= before; }
 
+bool CarriedIsMeant(Fingerprint said, Fingerprint computed) { return said == computed; }
+
 bool SurvivesResync(bool named) { return named; }
 
 }  // namespace strata::step_policy

@@ -41,6 +41,10 @@ bool SliceFollows(uint32_t from, uint32_t next_layer);
 // And ends where the tokens before it are computed: at most at their next layer.
 bool SliceStaysBehind(uint32_t end, uint32_t before);
 
+// Whether KV that comes from another stage, `said` to be of some tokens, is of those that are named
+// with it.
+bool CarriedIsMeant(Fingerprint said, Fingerprint computed);
+
 // After a fence, whether a sequence stays that the first frame does (not) name.
 bool SurvivesResync(bool named);
 

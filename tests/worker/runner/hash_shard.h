@@ -9,6 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -319,16 +320,51 @@ class HashShard : public Shard {
     return absl::OkStatus();
   }
 
+  uint64_t PageBytes(uint32_t group) const override {
+    uint64_t bytes = 0;
+    for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
+      bytes += GroupOf(layer) == group ? kPageTokens * sizeof(HashRow) : 0;
+    }
+    return bytes;
+  }
+  absl::Status ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) override {
+    if (absl::Status status = Flush(); !status.ok()) {
+      return status;
+    }
+    for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
+      if (GroupOf(layer) == group) {
+        const HashRow* const rows = &kv_[layer - spec_.first_layer].at(page * kPageTokens);
+        std::memcpy(out.data(), rows, kPageTokens * sizeof(HashRow));
+        out = out.subspan(kPageTokens * sizeof(HashRow));
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) override {
+    if (absl::Status status = Flush(); !status.ok()) {
+      return status;
+    }
+    for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
+      if (GroupOf(layer) == group) {
+        HashRow* const rows = &kv_[layer - spec_.first_layer].at(page * kPageTokens);
+        std::memcpy(rows, in.data(), kPageTokens * sizeof(HashRow));
+        in = in.subspan(kPageTokens * sizeof(HashRow));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   uint64_t StepReadBytes() const override { return 0; }
   uint64_t MemoryBytes() const override { return 0; }
 
  private:
+  uint32_t GroupOf(uint32_t layer) const { return spec_.model.layers[layer].attention.kv_group; }
+
   void MakeKv() {
     kv_.clear();
     for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
-      const uint32_t group = spec_.model.layers[layer].attention.kv_group;
       // What was never written is as wrong as can be.
-      kv_.emplace_back(spec_.kv_pages[group] * kPageTokens, HashRow{0xBAD, true});
+      kv_.emplace_back(spec_.kv_pages[GroupOf(layer)] * kPageTokens, HashRow{0xBAD, true});
     }
   }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,56 @@ TEST_P(StageConformance, RefusesStagesThatContradictThemselves) {
   expect([](StageSpec& s) { s.model.layers[1].attention.soft_cap = kNan; });
   expect([](StageSpec& s) { s.model.final_soft_cap = -1; });
   expect([](StageSpec& s) { s.model.final_soft_cap = INFINITY; });
+}
+
+// Logits after `ids`, of which those before `position` are in the pages already.
+std::vector<float> LogitsAfter(Shard* shard, std::span<const uint32_t> ids, uint32_t position,
+                               const std::vector<PageId>& pages, uint32_t vocab) {
+  const auto rows = static_cast<uint32_t>(ids.size()) - position;
+  const std::vector<PageTableView> tables = {{0, pages}};
+  const std::vector<BatchItem> items = {{0, rows, position, tables}};
+  const std::vector<uint32_t> last = {rows - 1};
+  std::vector<float> logits(vocab);
+  EXPECT_TRUE(shard->Begin({rows, ids.subspan(position), items}).ok());
+  EXPECT_TRUE(shard->Embed().ok());
+  for (const uint32_t layer : {0u, 1u}) {
+    EXPECT_TRUE(shard->Attention(layer).ok());
+    EXPECT_TRUE(shard->Mlp(layer).ok());
+  }
+  EXPECT_TRUE(shard->Head(last).ok());
+  EXPECT_TRUE(shard->ReadLogits(logits).ok());
+  return logits;
+}
+
+TEST_P(StageConformance, PagesThatAreReadAndWrittenElsewhereAreTheSame) {
+  const MadeUpModel model({});
+  const MadeUpStage stage = WholeModel(model);
+  const auto one = *backend_->Load(stage.spec, model, nullptr, nullptr);
+  const auto other = *backend_->Load(stage.spec, model, nullptr, nullptr);
+  if (one->PageBytes(0) == 0) {
+    std::vector<uint8_t> page;
+    EXPECT_FALSE(one->ReadPage(0, 0, page).ok());
+    EXPECT_FALSE(one->WritePage(0, 0, page).ok());
+    GTEST_SKIP() << "it gives no pages away";
+  }
+  std::vector<uint32_t> ids(22);
+  std::iota(ids.begin(), ids.end(), 3);
+  const std::vector<PageId> here = {1, 3};
+  const std::vector<PageId> there = {5, 2};
+  const uint32_t vocab = stage.spec.model.vocab;
+  LogitsAfter(one.get(), std::span(ids).first(21), 0, here, vocab);
+  std::vector<uint8_t> page(one->PageBytes(0));
+  for (size_t i = 0; i < here.size(); ++i) {
+    ASSERT_TRUE(one->ReadPage(0, here[i], page).ok());
+    ASSERT_TRUE(other->WritePage(0, there[i], page).ok());
+  }
+  EXPECT_EQ(LogitsAfter(one.get(), ids, 21, here, vocab),
+            LogitsAfter(other.get(), ids, 21, there, vocab));
+  EXPECT_EQ(one->PageBytes(7), 0u);
+  EXPECT_FALSE(one->ReadPage(0, 64, page).ok());  // No such page.
+  EXPECT_FALSE(one->ReadPage(1, 0, page).ok());
+  EXPECT_FALSE(one->ReadPage(0, 0, std::span(page).first(page.size() - 1)).ok());
+  EXPECT_FALSE(one->WritePage(0, 0, std::span(page).first(page.size() - 1)).ok());
 }
 
 TEST_P(StageConformance, BatchesThatDoNotFitAreErrors) {

@@ -245,4 +245,16 @@ absl::Status CpuShard::CopyPage(uint32_t group, PageId from, PageId to) {
   return absl::OkStatus();
 }
 
+absl::Status CpuShard::ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) {
+  RETURN_IF_ERROR(calls_.PageOf(group, page, PageBytes(group), out.size()));
+  stage_.kv.ReadPage(group, page, out.data());
+  return absl::OkStatus();
+}
+
+absl::Status CpuShard::WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) {
+  RETURN_IF_ERROR(calls_.PageOf(group, page, PageBytes(group), in.size()));
+  stage_.kv.WritePage(group, page, in.data());
+  return absl::OkStatus();
+}
+
 }  // namespace strata::cpu

@@ -87,16 +87,30 @@ class KvCache {
   uint8_t* pages(uint32_t layer, uint32_t head = 0) const { return PagesOf(layers_[layer], head); }
 
   void CopyPage(uint32_t group, PageId from, PageId to) {
+    ForHeads(group, [=](uint8_t* pages, size_t bytes) {
+      std::memcpy(pages + to * bytes, pages + from * bytes, bytes);
+    });
+  }
+
+  // Of all layers of the group, one behind another: of each head what it has of the page.
+  uint64_t page_bytes(uint32_t group) const {
+    uint64_t bytes = 0;
     for (const Layer& layer : layers_) {
-      if (layer.group == group) {
-        const size_t bytes = layer.layout.head_bytes;
-        const auto heads = static_cast<uint32_t>(layer.layout.page_bytes / bytes);
-        for (uint32_t head = 0; head < heads; ++head) {
-          uint8_t* const pages = PagesOf(layer, head);
-          std::memcpy(pages + to * bytes, pages + from * bytes, bytes);
-        }
-      }
+      bytes += layer.group == group ? layer.layout.page_bytes : 0;
     }
+    return bytes;
+  }
+  void ReadPage(uint32_t group, PageId page, uint8_t* out) const {
+    ForHeads(group, [=, &out](const uint8_t* pages, size_t bytes) {
+      std::memcpy(out, pages + page * bytes, bytes);
+      out += bytes;
+    });
+  }
+  void WritePage(uint32_t group, PageId page, const uint8_t* in) {
+    ForHeads(group, [=, &in](uint8_t* pages, size_t bytes) {
+      std::memcpy(pages + page * bytes, in, bytes);
+      in += bytes;
+    });
   }
 
   uint64_t bytes() const { return pages_.bytes(); }
@@ -108,6 +122,18 @@ class KvCache {
     uint64_t page_count = 0;
     uint64_t first_byte = 0;  // Of its pages in pages_.
   };
+
+  // Calls `visit` with the first page of each head of the group's layers, and what it has of one.
+  template <typename Visit>
+  void ForHeads(uint32_t group, const Visit& visit) const {
+    for (const Layer& layer : layers_) {
+      const size_t bytes = layer.layout.head_bytes;
+      const auto heads = static_cast<uint32_t>(layer.layout.page_bytes / bytes);
+      for (uint32_t head = 0; layer.group == group && head < heads; ++head) {
+        visit(PagesOf(layer, head), bytes);
+      }
+    }
+  }
 
   uint8_t* PagesOf(const Layer& layer, uint32_t head) const {
     return pages_.as() + layer.first_byte + head * layer.page_count * layer.layout.head_bytes;
