@@ -107,6 +107,7 @@ void Deployment::OnLoadProgress(const std::string& node, const v1::LoadProgress&
 }
 
 void Deployment::OnLinked(uint64_t epoch) {
+  UnloadLeft();
   const DeploymentPhase before = phase_;
   phase_ = NextPhase(phase_, DeploymentEvent::kLinked);
   if (before != phase_) {
@@ -161,6 +162,7 @@ void Deployment::LoadChanged() {
 void Deployment::Unload(const absl::Status& why) {
   EndRequests(why);
   DropMove();
+  UnloadLeft();
   loads_.TakeBack();
   phase_ = NextPhase(phase_, DeploymentEvent::kWait);
 }
@@ -185,6 +187,7 @@ void Deployment::GiveUp(DeploymentEvent event, const absl::Status& why) {
   } else {
     AwaitNodes(nanoseconds(0));
   }
+  UnloadLeft();
   loads_.TakeBack();
 }
 
@@ -227,6 +230,7 @@ void Deployment::AwaitNode(const absl::Status& why) {
   }
   AwaitNodes(nanoseconds(0));
   problem_ = why;
+  UnloadLeft();
   loads_.TakeBack();
 }
 
@@ -282,8 +286,7 @@ std::vector<Waiting> Deployment::Waits() const {
          prepares() ? pipeline_.UnlinkedAhead() : pipeline_.UnfencedNodes()) {
       wait.what = "node " + node + " to link its stage of model " + model()->name;
       wait.node = node;
-      wait.limit =
-          options_.step_timeout + (prepares() ? nanoseconds(0) : options_.recovery_timeout);
+      wait.limit = prepares() ? AheadPatience() : options_.step_timeout + options_.recovery_timeout;
       wait.hint = "see the log of strata-worker on " + node + ", and `strata node show " + node +
                   "` for its links";
       waits.push_back(wait);

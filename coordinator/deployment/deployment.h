@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -163,11 +164,15 @@ class Deployment : public PlacedModel {
   // All of it is loaded: its links are opened ahead, where all its workers know of that. Then it
   // takes the place of what serves.
   void LinkAhead();
+  // How long that may take: longer where pages come over too.
+  nanoseconds AheadPatience() const;
   void OnLinkedAhead(const absl::Status& status);
   // What serves had a fault, which has closed the links: requests wait anyhow. Or they take too
   // long.
   void TickAhead(TimePoint now);
   void Switch();
+  // Stages that the switch left have given their KV, or it is too late.
+  void UnloadLeft();
   // It is given up because of `why`; what serves goes on.
   void AbandonMove(const absl::Status& why);
   // It is on a node that nothing else of the model is on, and that cannot be had any more.
@@ -202,6 +207,8 @@ class Deployment : public PlacedModel {
   // While links are opened ahead: for which epoch (0: they are not), and until when.
   uint64_t ahead_ = 0;
   TimePoint ahead_until_{};
+  // Stages that give their KV to those that took their places, by the epochs of their Loads.
+  std::vector<std::pair<v1::PlanRank, uint64_t>> left_;
   LoadRetry retry_;
   PlacementSearch search_;
   BetterSearch better_;

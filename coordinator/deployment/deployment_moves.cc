@@ -164,8 +164,12 @@ void Deployment::LinkAhead() {
     }
   }
   ahead_ = EpochAhead();
-  ahead_until_ = host_->Now() + options_.step_timeout;
+  ahead_until_ = host_->Now() + AheadPatience();
   pipeline_.LinkAhead(ahead_, *next(), FencesAhead());
+}
+
+nanoseconds Deployment::AheadPatience() const {
+  return (KvMayMove(plan(), *next()) ? 4 : 1) * options_.step_timeout;
 }
 
 void Deployment::OnLinkedAhead(const absl::Status& status) {
@@ -199,7 +203,8 @@ void Deployment::Switch() {
     AbandonMove(fits);
     return;
   }
-  const v1::Plan before = plan();
+  const bool keeps_kv = KvMayMove(plan(), *next()) && pipeline_.CarriedAhead();
+  std::vector<std::pair<v1::PlanRank, uint64_t>> left = LeftStages();
   if (const absl::Status taken = TakeNext(pipeline_.links_ahead() ? ahead_ : 0); !taken.ok()) {
     AbandonMove(taken);
     return;
@@ -213,10 +218,24 @@ void Deployment::Switch() {
   phase_ = NextPhase(phase_, DeploymentEvent::kSwitch);
   EndSearch();
   state_since_ = host_->Now();
-  pipeline_.Suspend();
+  if (keeps_kv) {
+    pipeline_.Repoint();
+  } else {
+    pipeline_.Suspend();
+  }
   pipeline_.ForgetLinkFault();
   pipeline_.Resume();
-  loads_.TakeOver(next_loads_, before);
+  loads_.TakeOver(next_loads_);
+  left_ = std::move(left);
+  if (!keeps_kv) {
+    UnloadLeft();
+  }
+}
+
+void Deployment::UnloadLeft() {
+  for (const auto& [rank, loaded_epoch] : std::exchange(left_, {})) {
+    loads_.Unload(rank, loaded_epoch);
+  }
 }
 
 void Deployment::AbandonMove(const absl::Status& why) {

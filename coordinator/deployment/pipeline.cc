@@ -89,6 +89,11 @@ void Pipeline::Suspend() {
   engine_->Suspend(EngineStages(placed_->plan()), host_->Now());
 }
 
+void Pipeline::Repoint() {
+  LeaveEpoch();
+  engine_->Repoint(EngineStages(placed_->plan()), host_->Now());
+}
+
 void Pipeline::LoseStages(const absl::Status& why, nanoseconds patience) {
   LeaveEpoch();
   engine_->LoseStages(why, patience, host_->Now());

@@ -57,6 +57,9 @@ class Pipeline : public EngineHost {
   // for which they wait as long as Engine::LoseStages says of `patience`.
   void Suspend();
   void LoseStages(const absl::Status& why, nanoseconds patience);
+  // The plan has changed its places, and other stages have the KV of those before: as Suspend, less
+  // computing again.
+  void Repoint();
   // Requests fail with `why`. The engine is kept until the loop's next turn.
   void Stop(const absl::Status& why);
   // StageLinks::OpenAhead: of another placement, for the epoch that Resume is to be called in. What
@@ -66,6 +69,7 @@ class Pipeline : public EngineHost {
   }
   void DropAhead() { links_.DropAhead(); }
   bool links_ahead() const { return links_.opens_ahead(); }
+  bool CarriedAhead() const { return links_.CarriedAhead(); }
   std::vector<std::string> UnlinkedAhead() const { return links_.UnlinkedAhead(); }
   // Engine::CheckFits, of a plan with the same stages.
   absl::Status CheckFits(const v1::Plan& plan) const;

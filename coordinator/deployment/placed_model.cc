@@ -30,6 +30,23 @@ bool StageStays(const v1::Plan& before, const v1::Plan& after, int index) {
                     stage.kv_pages().end());
 }
 
+bool KvMayMove(const v1::Plan& before, const v1::Plan& after) {
+  const auto& x = OnlyPipeline(before).stages();
+  const auto& y = OnlyPipeline(after).stages();
+  for (int i = 0; x.size() == y.size() && i < x.size(); ++i) {
+    const bool no_fewer = std::equal(x[i].kv_pages().begin(), x[i].kv_pages().end(),
+                                     y[i].kv_pages().begin(), y[i].kv_pages().end(),
+                                     [](uint64_t old, uint64_t pages) { return pages >= old; });
+    const bool moves = x[i].first_layer() == y[i].first_layer() &&
+                       x[i].last_layer() == y[i].last_layer() && no_fewer &&
+                       !PlanUses(after, OnlyRank(x[i]).node());
+    if (!moves && !StageStays(before, after, i)) {
+      return false;
+    }
+  }
+  return x.size() == y.size();
+}
+
 PlacedModel::PlacedModel(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
                          v1::LoadOptions load_options, RotaryBlob rotary,
                          std::function<void()> record_later)
@@ -173,10 +190,28 @@ std::vector<v1::Fence> PlacedModel::Fences() const {
 
 std::vector<v1::Fence> PlacedModel::FencesAhead() const {
   std::vector<v1::Fence> fences = FencesOf(*next_, LoadsOfNext(), true);
-  for (v1::Fence& fence : fences) {
-    fence.set_ahead(true);
+  const bool kv_moves = KvMayMove(plan_, *next_);
+  for (size_t i = 0; i < fences.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    fences[i].set_ahead(true);
+    if (kv_moves && !StageStays(plan_, *next_, stage)) {
+      v1::KvSource* const from = fences[i].mutable_kv_from();
+      from->mutable_worker()->set_node(RankOf(stage).node());
+      from->mutable_worker()->set_incarnation(RankOf(stage).incarnation());
+      from->set_loaded_epoch(load_epochs_[i]);
+    }
   }
   return fences;
+}
+
+std::vector<std::pair<v1::PlanRank, uint64_t>> PlacedModel::LeftStages() const {
+  std::vector<std::pair<v1::PlanRank, uint64_t>> left;
+  for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
+    if (!PlanUses(*next_, RankOf(i).node())) {
+      left.emplace_back(RankOf(i), load_epochs_[static_cast<size_t>(i)]);
+    }
+  }
+  return left;
 }
 
 // ---- Changes of KV.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,11 @@ namespace strata {
 // Whether the stage at `index` of `after` stands already under `before`: the same layers with the
 // same KV on the same node, in the same place of as many stages. Where it passes on may differ.
 bool StageStays(const v1::Plan& before, const v1::Plan& after, int index);
+
+// Whether each stage of `after` can have the KV that the one at its index has under `before`: it
+// stays, or takes the place of one with the same layers and no more pages, on a node that `after`
+// does not use.
+bool KvMayMove(const v1::Plan& before, const v1::Plan& after);
 
 // Whether a stage of the plan is on the node.
 bool PlanUses(const v1::Plan& plan, const std::string& node);
@@ -46,8 +52,10 @@ class PlacedModel {
   // What the worker of each stage is told when an epoch begins, less that epoch and addresses.
   std::vector<v1::Fence> Fences() const;
   // What the workers of `next` are told to open its links ahead of the epoch in which it takes this
-  // one's place, likewise.
+  // one's place, likewise; and whose KV they take over, where KvMayMove.
   std::vector<v1::Fence> FencesAhead() const;
+  // Stages of this one that are not on nodes of `next`, with the epochs of their Loads.
+  std::vector<std::pair<v1::PlanRank, uint64_t>> LeftStages() const;
   // Of a stage with one layer alone and KV for one sequence of so many tokens, `rows` at once, as
   // ComputeLayers has it: weights and numerics are the placed model's.
   v1::Load MakeLayerLoad(uint32_t layer, uint32_t tokens, uint32_t rows) const;

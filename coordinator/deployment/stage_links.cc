@@ -43,6 +43,11 @@ void StageLinks::OpenAhead(uint64_t epoch, const v1::Plan& plan, std::vector<v1:
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
     ahead_->unlinked.insert(OnlyRank(stage).node());
   }
+  for (size_t i = 0; i < fences.size(); ++i) {
+    if (fences[i].has_kv_from()) {
+      ahead_->uncarried.insert(OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i))).node());
+    }
+  }
   SendFences(epoch, plan, std::move(fences));
   LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch}},
           "links are opened ahead");
@@ -56,6 +61,10 @@ void StageLinks::SendFences(uint64_t epoch, const v1::Plan& plan, std::vector<v1
     fence.set_epoch(epoch);
     if (fence.has_next()) {
       fence.mutable_next()->set_address(host_->AddressOf(fence.next().node()));
+    }
+    if (fence.has_kv_from()) {
+      v1::NextHop* const from = fence.mutable_kv_from()->mutable_worker();
+      from->set_address(host_->AddressOf(from->node()));
     }
     v1::CoordinatorMessage message;
     *message.mutable_fence() = std::move(fence);
@@ -92,6 +101,9 @@ std::vector<std::string> StageLinks::UnlinkedAhead() const {
 void StageLinks::OnAheadAck(const std::string& node, const v1::FenceAck& ack) {
   if (!IsAhead(ack.epoch())) {
     return;
+  }
+  if (ack.carried()) {
+    ahead_->uncarried.erase(node);
   }
   if (ack.has_error()) {
     events_.ahead(Annotate(StatusOf(ack.error()), "node '" + node + "' cannot link its stage"));

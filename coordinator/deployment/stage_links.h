@@ -62,6 +62,8 @@ class StageLinks {
   // Since OpenAhead, until they are found or ended; who has not opened his, in the order of stages.
   bool opens_ahead() const { return ahead_.has_value(); }
   std::vector<std::string> UnlinkedAhead() const;
+  // Whether each stage that was to take over KV for it has pages of that.
+  bool CarriedAhead() const { return ahead_.has_value() && ahead_->uncarried.empty(); }
   // Has the plan's workers fence the epoch that was begun: PlacedModel::Fences.
   void Fence(const v1::Plan& plan, std::vector<v1::Fence> fences);
   // Who has not acknowledged, in the order of stages; once all have, and the first stage is not
@@ -86,6 +88,7 @@ class StageLinks {
     uint64_t epoch = 0;
     v1::Plan plan = {};
     std::set<std::string> unlinked = {};
+    std::set<std::string> uncarried = {};  // Nodes whose stages take over KV.
     std::unique_ptr<StepLink> first = nullptr;
     uint64_t results = 0;  // The number of the results link; 0: none.
   };

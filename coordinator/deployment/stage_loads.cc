@@ -70,13 +70,8 @@ void StageLoads::TakeBack() {
   }
 }
 
-void StageLoads::TakeOver(const StageLoads& next, const v1::Plan& before) {
+void StageLoads::TakeOver(const StageLoads& next) {
   watch_ = next.watch_;
-  for (const v1::PlanStage& stage : OnlyPipeline(before).stages()) {
-    if (!placed_->Uses(OnlyRank(stage).node())) {
-      Unload(OnlyRank(stage), 0);
-    }
-  }
   host_->OnPrepared(placed_->id(), nullptr);
   host_->OnPlacement(placed_->id(), plan(), true, false);
 }

@@ -36,9 +36,11 @@ class StageLoads {
   std::string Send();
   // Has them unload: nothing of the plan is placed on them any more.
   void TakeBack();
-  // The placement that `next` had loaded is the one that stands, in place of `before`: nodes of
-  // that alone unload.
-  void TakeOver(const StageLoads& next, const v1::Plan& before);
+  // The placement that `next` had loaded is the one that stands; what it took the place of is to be
+  // unloaded.
+  void TakeOver(const StageLoads& next);
+  // Has the worker unload the stage whose Load had this epoch; 0: whichever it has.
+  void Unload(const v1::PlanRank& rank, uint64_t loaded_epoch) const;
 
   void OnProgress(const std::string& node, const v1::LoadProgress& progress);
   bool AllReady() const { return watch_.AllReady(plan()); }
@@ -59,7 +61,6 @@ class StageLoads {
   const v1::Plan& plan() const { return of_ == Of::kNext ? *placed_->next() : placed_->plan(); }
   bool Stays(int stage) const;
   v1::Load MakeLoad(int stage) const;
-  void Unload(const v1::PlanRank& rank, uint64_t loaded_epoch) const;
 
   const Of of_;
   const PlacedModel* const placed_;

@@ -281,6 +281,8 @@ def test_a_model_is_moved_by_hand_while_it_answers(tmp_path, model):
             assert one.answer() == right[i % 2]
         assert metric(c, "strata_faults_total") == 0
         assert "links are opened ahead" in c.coordinator.text()
+        assert "KV is taken over from the stage before" in c.workers["taken"].text()
+        assert metric(c, "strata_rebuilds_total") == 0
         assert not c.json("node", "show", "left")["models"]
         assert essence(c.json(*arguments(PROMPTS[0], 80, "afterwards"))) == right[0]
         # A node that has layers of both placements, other ones, holds both meanwhile.

@@ -103,7 +103,9 @@ void SimStage::Fence(const v1::Fence& fence) {
       EndInbound(ahead_inbound_, absl::CancelledError("links of another epoch are opened ahead"));
     }
     ahead_next_ = fence.has_next() ? MachineOf(fence.next().node()) : next_;
-    epochs_.OpenAhead(fence.epoch(), fence.has_next() ? &fence.next() : nullptr);
+    epochs_.OpenAhead(fence.epoch(), fence.has_next() ? &fence.next() : nullptr,
+                      fence.has_kv_from() ? &fence.kv_from() : nullptr);
+    EndCarrying(carries_, false);
     Drive();
     return;
   }
@@ -113,6 +115,7 @@ void SimStage::Fence(const v1::Fence& fence) {
     epochs_.SetNext(fence.next());
   }
   epochs_.Fence(fence.epoch());
+  EndCarrying(carries_, false);
   Drive();
 }
 
@@ -131,6 +134,9 @@ void SimStage::Drive() {
         break;
       case FenceAct::kDial:
         Dial(step);
+        break;
+      case FenceAct::kCarry:
+        Carry(step);
         break;
       case FenceAct::kAcknowledge: {
         v1::WorkerMessage message;

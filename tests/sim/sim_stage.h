@@ -14,12 +14,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/frame.h"
 #include "strata/v1/membership.pb.h"
 #include "tests/sim/cluster.h"
 #include "tests/worker/runner/hash_shard.h"
 #include "worker/node/stage_epochs.h"
 #include "worker/node/step_queue.h"
+#include "worker/runner/carry_rounds.h"
 #include "worker/runner/shard_runner.h"
 
 namespace strata::sim {
@@ -57,6 +59,10 @@ class SimStage {
   void Take(std::shared_ptr<const StepMessage> frame);
   // The link that comes in breaks, if it is of this epoch.
   void BreakInbound(uint64_t epoch, const absl::Status& status);
+  // Gives KV to the stage that is to take its place, part by part; `answer` may not arrive.
+  using KvParts = absl::StatusOr<std::vector<v1::CarryKvPart>>;
+  using KvAnswerFn = std::function<void(const KvParts& parts)>;
+  void GiveKv(const v1::CarryKvRequest& request, bool begins, const KvAnswerFn& answer);
   // The next stage broke the link onward of `epoch`.
   void OnOnwardBroken(uint64_t epoch, const absl::Status& status);
   // It is being unloaded: nothing goes in or out any more.
@@ -89,6 +95,10 @@ class SimStage {
   void FenceRunner();
   void Dial(const FenceStep& step);
   void OnDialed(uint64_t dial, const absl::Status& status);
+  void Carry(const FenceStep& step);
+  void AskForKv();
+  void OnKv(uint64_t id, KvParts parts);
+  void EndCarrying(uint64_t id, bool carried);
   void JudgeWaiting();
   void EndInbound(const v1::LinkOpen& inbound, const absl::Status& why);
   void Tell(const std::optional<v1::LinkFault>& fault) const;
@@ -123,6 +133,14 @@ class SimStage {
   std::optional<uint64_t> fencing_;   // Begins once the step at hand is computed.
   bool adopts_inbound_ = false;       // It does.
   uint64_t dials_ = 0;
+  struct Carrying {
+    uint64_t id = 0;
+    FenceStep step;
+    CarryRounds rounds = {};
+  };
+  std::optional<Carrying> carrying_;
+  uint64_t carries_ = 0;
+  uint64_t parts_ = 0;  // Of KV that came.
   Queue queue_;
 };
 

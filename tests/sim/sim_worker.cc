@@ -393,6 +393,17 @@ void SimWorker::OnFrame(uint64_t incarnation, const std::shared_ptr<const StepMe
   });
 }
 
+void SimWorker::OnKvAsked(const v1::CarryKvRequest& request, const SimStage::KvAnswerFn& answer) {
+  Reach(request.expected_incarnation(), [this, request, answer] {
+    const StageId stage = stages_->LoadedBy(request.deployment(), request.loaded_epoch());
+    if (stage != 0) {
+      placed_.at(stage).host->GiveKv(request, /*begins=*/true, answer);
+    } else {
+      answer(absl::NotFoundError("no such stage"));
+    }
+  });
+}
+
 void SimWorker::OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64_t epoch) {
   Reach(incarnation, [this, deployment, epoch] {
     world().Count(Rule::kBadChecksum);

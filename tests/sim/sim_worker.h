@@ -78,6 +78,8 @@ class SimWorker : private NodeHost {
   // Another worker asks this life for a blob. There may be no answer.
   void OnBlobAsked(uint64_t incarnation, const std::string& sha256,
                    const std::function<void(bool given, bool damaged)>& answer);
+  // Another worker's stage is to take the place of one of this worker's.
+  void OnKvAsked(const v1::CarryKvRequest& request, const SimStage::KvAnswerFn& answer);
   void OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64_t epoch);
 
   // Sequences and pages that the stage of a deployment holds; of all stages when `deployment` is 0.

@@ -273,6 +273,17 @@ StageId NodeStages::Loaded(uint64_t deployment) const {
   return placed->second;
 }
 
+StageId NodeStages::LoadedBy(uint64_t deployment, uint64_t loaded_epoch) const {
+  for (const StageId id : Placed()) {
+    const Stage& stage = stages_.at(id);
+    if (stage.load.deployment() == deployment && stage.load.epoch() == loaded_epoch &&
+        stage.state == State::kLoaded) {
+      return id;
+    }
+  }
+  return 0;
+}
+
 std::vector<StageId> NodeStages::Placed() const {
   std::vector<StageId> stages;
   for (const auto& [deployment, id] : placed_) {

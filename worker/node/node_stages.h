@@ -73,6 +73,8 @@ class NodeStages {
   absl::StatusOr<StageId> Reaches(const v1::LinkOpen& open) const;
   // The loaded stage of a deployment that stands, or 0.
   StageId Loaded(uint64_t deployment) const;
+  // The same whose Load had this epoch, standing or beside another.
+  StageId LoadedBy(uint64_t deployment, uint64_t loaded_epoch) const;
   // Those that are being loaded or stand, by deployment; one beside another after that.
   std::vector<StageId> Placed() const;
   // Nobody waits for it any more.

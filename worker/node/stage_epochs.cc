@@ -39,7 +39,7 @@ void StageEpochs::SetNext(const v1::NextHop& next) {
   place_.next_incarnation = next.incarnation();
 }
 
-void StageEpochs::OpenAhead(uint64_t epoch, const v1::NextHop* next) {
+void StageEpochs::OpenAhead(uint64_t epoch, const v1::NextHop* next, const v1::KvSource* kv_from) {
   if (epoch <= wanted_) {
     return;  // Nobody waits for it any more.
   }
@@ -49,6 +49,9 @@ void StageEpochs::OpenAhead(uint64_t epoch, const v1::NextHop* next) {
   } else {
     ahead_->next.set_node(place_.next_node);
     ahead_->next.set_incarnation(place_.next_incarnation);
+  }
+  if (kv_from != nullptr) {
+    ahead_->kv_from = *kv_from;
   }
   asked_ahead_ = true;
 }
@@ -65,11 +68,19 @@ FenceStep StageEpochs::Next(TimePoint now) {
         }
         works_ahead_ = true;
         fence_ = ahead_->epoch;
+        kv_from_ = ahead_->kv_from;
         BeginDialling(now);
         break;
       case Phase::kBeginning:
       case Phase::kDialing:
+      case Phase::kCarrying:
         return {.until = TimePoint::max()};
+      case Phase::kLinked:
+        if (!Superseded()) {
+          return Carry();
+        }
+        End(absl::OkStatus());
+        break;
       case Phase::kBetweenTries:
         if (Superseded()) {
           End(absl::OkStatus());
@@ -90,6 +101,7 @@ FenceStep StageEpochs::Next(TimePoint now) {
         step.ack.set_deployment(place_.deployment);
         step.ack.set_epoch(fence_);
         step.ack.set_ahead(works_ahead_);
+        step.ack.set_carried(works_ahead_ && HasAhead(fence_) && ahead_->carried);
         if (!status_.ok()) {
           *step.ack.mutable_error() = DetailOf(status_);
         }
@@ -104,6 +116,7 @@ FenceStep StageEpochs::Begin() {
   fence_ = *asked_;
   asked_.reset();
   works_ahead_ = false;
+  kv_from_.reset();
   phase_ = Phase::kBeginning;
   FenceStep step{.act = FenceAct::kBegin, .epoch = fence_};
   if (fence_ > epoch_) {
@@ -130,6 +143,9 @@ void StageEpochs::TakeAhead(FenceStep* step) {
       ahead_->next.incarnation() == place_.next_incarnation) {
     step->adopts_inbound = true;
     step->adopts_onward = ahead_->onward;
+    if (ahead_->carried) {
+      kv_from_ = ahead_->kv_from;
+    }
   } else {
     ahead_.reset();
   }
@@ -157,7 +173,7 @@ void StageEpochs::OnBegun(const absl::Status& status, TimePoint now) {
     inbound_ = adopted;
   }
   if (!opens_) {
-    End(absl::OkStatus());
+    OnLinked();
     return;
   }
   BeginDialling(now);
@@ -192,10 +208,10 @@ void StageEpochs::OnDialed(const absl::Status& status, TimePoint now) {
     if (HasAhead(fence_)) {
       ahead_->onward = true;
     }
-    End(absl::OkStatus());
+    OnLinked();
   } else if (status.ok()) {
     onward_epoch_ = fence_;
-    End(absl::OkStatus());
+    OnLinked();
   } else if (!MayAcceptLater(status)) {
     End(status);
   } else {
@@ -203,6 +219,30 @@ void StageEpochs::OnDialed(const absl::Status& status, TimePoint now) {
     again_ = now + times_.dial_pause;
     status_ = status;
   }
+}
+
+void StageEpochs::OnLinked() {
+  if (kv_from_.has_value()) {
+    phase_ = Phase::kLinked;
+  } else {
+    End(absl::OkStatus());
+  }
+}
+
+FenceStep StageEpochs::Carry() {
+  phase_ = Phase::kCarrying;
+  return {.act = FenceAct::kCarry,
+          .epoch = fence_,
+          .ahead = works_ahead_,
+          .timeout = works_ahead_ ? 4 * place_.step_timeout : place_.step_timeout / 2,
+          .kv_from = *kv_from_};
+}
+
+void StageEpochs::OnCarried(bool carried) {
+  if (works_ahead_ && HasAhead(fence_)) {
+    ahead_->carried = carried;
+  }
+  End(absl::OkStatus());
 }
 
 void StageEpochs::End(absl::Status status) {

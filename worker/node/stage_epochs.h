@@ -45,6 +45,7 @@ enum class FenceAct {
   kWait,         // Nothing until FenceStep::until, or until something happens.
   kBegin,        // Then OnBegun.
   kDial,         // Then OnDialed.
+  kCarry,        // Then OnCarried, at the next Fence, OpenAhead or Stop at the latest.
   kAcknowledge,  // Send `ack`.
 };
 
@@ -65,7 +66,10 @@ struct FenceStep {
   // kDial.
   bool ahead = false;  // Beside the link onward that is in use.
   v1::LinkOpen open = {};
-  nanoseconds timeout{0};
+  nanoseconds timeout{0};  // Of kCarry too.
+  // kCarry: takes over KV from there; if `ahead`, pages from the first one on, while that stage
+  // serves, else what is left.
+  v1::KvSource kv_from = {};
   v1::FenceAck ack = {};
 };
 
@@ -95,12 +99,16 @@ class StageEpochs {
   // tells the coordinator whether that worked. One that comes in for `epoch` is accepted beside the
   // one in use as well. Neither carries a frame before Fence(epoch), which finds them open; another
   // fence closes both, as does the next call. Of no account where a newer epoch was asked for.
-  void OpenAhead(uint64_t epoch, const v1::NextHop* next);
+  // `kv_from` (null: none): KV is taken over from there, before the answer to this and to that
+  // fence; where it cannot be, the answer is the same, but for FenceAck.carried.
+  void OpenAhead(uint64_t epoch, const v1::NextHop* next, const v1::KvSource* kv_from = nullptr);
   // One fence is at work at a time: whoever drives it asks Next after everything that it was told.
   FenceStep Next(TimePoint now);
   void OnBegun(const absl::Status& status, TimePoint now);
   // Errors: of dialling.
   void OnDialed(const absl::Status& status, TimePoint now);
+  // kCarry is done; whether all of it was taken over.
+  void OnCarried(bool carried);
 
   // `since`: when the link came. FAILED_PRECONDITION: WRONG_STAGE, STALE_EPOCH, EPOCH_NOT_LOADED,
   // UNLOADED.
@@ -136,7 +144,15 @@ class StageEpochs {
   LinkId ahead_inbound() const { return ahead_.has_value() ? ahead_->inbound : 0; }
 
  private:
-  enum class Phase { kIdle, kBeginning, kDialing, kBetweenTries, kDone };
+  enum class Phase {
+    kIdle,
+    kBeginning,
+    kDialing,
+    kBetweenTries,
+    kLinked,  // KV is to be taken over next.
+    kCarrying,
+    kDone
+  };
 
   // Links that were opened ahead of the fence of their epoch.
   struct Ahead {
@@ -144,6 +160,8 @@ class StageEpochs {
     v1::NextHop next = {};
     bool onward = false;  // Is open.
     LinkId inbound = 0;
+    std::optional<v1::KvSource> kv_from = std::nullopt;
+    bool carried = false;
   };
 
   bool Superseded() const {
@@ -156,6 +174,9 @@ class StageEpochs {
   void TakeAhead(FenceStep* step);
   FenceStep Dial(TimePoint now);
   v1::LinkOpen OpenOnward() const;
+  FenceStep Carry();
+  // The link onward is open.
+  void OnLinked();
   void End(absl::Status status);
   absl::Status Refuse(std::string_view reason, const std::string& what) const;
 
@@ -180,7 +201,8 @@ class StageEpochs {
   absl::Status status_;       // Of the try before; once done, of the fence.
 
   std::optional<Ahead> ahead_;
-  bool asked_ahead_ = false;  // It is to be opened.
+  std::optional<v1::KvSource> kv_from_;  // What the epoch at work takes over.
+  bool asked_ahead_ = false;             // It is to be opened.
 };
 
 }  // namespace strata

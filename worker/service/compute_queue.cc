@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "common/platform/platform.h"
+#include "common/status.h"
 #include "worker/runner/item_slice.h"
 
 namespace strata {
@@ -96,6 +97,15 @@ uint64_t ComputeQueue::step_at_hand() const {
 absl::Status ComputeQueue::Fence(uint64_t epoch) {
   MutexLock runner(&runner_mutex_);
   return runner_->Fence(epoch);
+}
+
+absl::Status ComputeQueue::BetweenSteps(
+    const std::function<absl::Status(ShardRunner* runner)>& use) {
+  MutexLock runner(&runner_mutex_);
+  if (!runner_.has_value()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "UNLOADED", "the stage is unloaded");
+  }
+  return use(&*runner_);
 }
 
 void ComputeQueue::Loop() {
@@ -202,10 +212,14 @@ std::unique_ptr<Shard> ComputeQueue::Stop() {
   if (thread_.joinable()) {
     thread_.join();
   }
-  MutexLock lock(&mutex_);
-  while (queue_.at_hand()) {
-    changed_.Wait(&mutex_);
+  {
+    MutexLock lock(&mutex_);
+    while (queue_.at_hand()) {
+      changed_.Wait(&mutex_);
+    }
   }
+  MutexLock runner(&runner_mutex_);
+  MutexLock lock(&mutex_);
   if (runner_.has_value()) {
     final_stats_ = runner_->stats();
     // A link that ends late holds this object, and must not hold a stage's memory.

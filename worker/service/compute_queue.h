@@ -69,6 +69,10 @@ class ComputeQueue {
   // ShardRunner::Fence, between two steps. Not after Stop.
   absl::Status Fence(uint64_t epoch);
 
+  // Calls `use` with the runner, between two steps; returns what that does. FAILED_PRECONDITION
+  // (UNLOADED) after Stop.
+  absl::Status BetweenSteps(const std::function<absl::Status(ShardRunner* runner)>& use);
+
   // Drops the frames that wait, and waits for the one that is being computed and for its DoneFn.
   // The shard, which nobody uses any more; null the second time.
   std::unique_ptr<Shard> Stop();

@@ -10,7 +10,9 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/frame.h"
+#include "strata/v1/kv.pb.h"
 #include "strata/v1/shard.pb.h"
+#include "worker/weights/cancellation.h"
 
 namespace strata {
 
@@ -22,7 +24,7 @@ class FrameLink {
   virtual absl::Status Send(ResultMessage message) = 0;
 };
 
-// Opens links. Any thread.
+// Opens links, and has other stages give KV. Any thread.
 class LinkDialer {
  public:
   // As LinkSender::OnBroken, on any thread.
@@ -35,6 +37,11 @@ class LinkDialer {
                                                           uint32_t max_queued_frames,
                                                           milliseconds timeout,
                                                           OnBroken on_broken) = 0;
+  // Asks the worker at `address`, and hands on what it gives until `take` returns an error;
+  // `timeout` at most.
+  using TakeFn = std::function<absl::Status(const v1::CarryKvPart& part)>;
+  virtual absl::Status CarryKv(const std::string& address, const v1::CarryKvRequest& request,
+                               milliseconds timeout, Cancellation* cancel, const TakeFn& take) = 0;
 };
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include "worker/node/stage_epochs.h"
 #include "worker/node/step_watch.h"
 #include "worker/service/compute_queue.h"
+#include "worker/service/kv_carrier.h"
 #include "worker/service/step_log.h"
 
 namespace strata {
@@ -42,7 +43,8 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
         epochs_(PlaceOf(config_)),
         watch_(config_.step_timeout),
         queue_(config_.runner, epochs_.max_waiting(), std::move(shard), clock, compute,
-               [this](ComputeQueue::Frame frame) { Deliver(std::move(frame)); }) {}
+               [this](ComputeQueue::Frame frame) { Deliver(std::move(frame)); }),
+        carrier_(place_, &queue_, dialer_, clock_) {}
 
   void Start() {
     link_thread_ = std::thread([this] { LinkLoop(); });
@@ -55,10 +57,13 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
       epochs_.SetNext(*next);
     }
     epochs_.Fence(epoch);
+    EndCarrying();
     changed_.NotifyAll();
   }
 
-  void OpenAhead(uint64_t epoch, const v1::NextHop* next);
+  void OpenAhead(uint64_t epoch, const v1::NextHop* next, const v1::KvSource* kv_from);
+  absl::StatusOr<std::vector<v1::CarryKvPart>> GiveKv(const v1::CarryKvRequest& request,
+                                                      bool begins);
 
   absl::StatusOr<std::shared_ptr<LinkSink>> AcceptLink(const v1::LinkOpen& open,
                                                        std::shared_ptr<InboundLink> link);
@@ -84,6 +89,7 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
     // Of those opened ahead, what it does not adopt.
     std::shared_ptr<InboundLink> ahead_inbound;
     std::shared_ptr<FrameLink> ahead_onward;
+    std::shared_ptr<Cancellation> carrying;  // kCarry.
   };
 
   void Deliver(ComputeQueue::Frame frame);
@@ -91,6 +97,12 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   std::optional<FenceWork> NextWork();
   void Begin(FenceWork work);
   void Dial(const FenceStep& step);
+  void Carry(const FenceWork& work);
+  void EndCarrying() STRATA_REQUIRES(mutex_) {
+    if (carrying_ != nullptr) {
+      carrying_->Cancel();
+    }
+  }
   absl::Status Take(StepMessage message, LinkId id, const std::shared_ptr<InboundLink>& link);
   void OnInboundClosed(LinkId link, const absl::Status& status);
   // As StageEpochs::Fault, and tells it.
@@ -118,9 +130,11 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   std::string ahead_address_ STRATA_GUARDED_BY(mutex_);
   std::shared_ptr<InboundLink> ahead_inbound_ STRATA_GUARDED_BY(mutex_);
   std::shared_ptr<FrameLink> ahead_onward_ STRATA_GUARDED_BY(mutex_);
+  std::shared_ptr<Cancellation> carrying_ STRATA_GUARDED_BY(mutex_);  // Of the newest kCarry.
 
   StepWatch watch_;  // Of Watch's thread.
   ComputeQueue queue_;
+  const KvCarrier carrier_;
   std::thread link_thread_;
 };
 
@@ -263,6 +277,9 @@ void ShardHost::Impl::LinkLoop() {
       case FenceAct::kDial:
         Dial(work->step);
         break;
+      case FenceAct::kCarry:
+        Carry(*work);
+        break;
       case FenceAct::kAcknowledge:
         events_->OnFenceAck(work->step.ack);
         break;
@@ -293,6 +310,9 @@ std::optional<ShardHost::Impl::FenceWork> ShardHost::Impl::NextWork() {
       if (!work.step.adopts_inbound) {
         work.ahead_inbound = std::exchange(ahead_inbound_, nullptr);
       }
+    }
+    if (work.step.act == FenceAct::kCarry) {
+      work.carrying = carrying_ = std::make_shared<Cancellation>();
     }
     if (work.step.act != FenceAct::kWait) {
       return work;
@@ -348,13 +368,31 @@ void ShardHost::Impl::Dial(const FenceStep& step) {
   epochs_.OnDialed(link.status(), clock_->Now());
 }
 
-void ShardHost::Impl::OpenAhead(uint64_t epoch, const v1::NextHop* next) {
+void ShardHost::Impl::Carry(const FenceWork& work) {
+  const bool carried = carrier_.Carry(work.step, work.carrying.get());
+  MutexLock lock(&mutex_);
+  epochs_.OnCarried(carried);
+}
+
+absl::StatusOr<std::vector<v1::CarryKvPart>> ShardHost::Impl::GiveKv(
+    const v1::CarryKvRequest& request, bool begins) {
+  absl::StatusOr<std::vector<v1::CarryKvPart>> parts;
+  RETURN_IF_ERROR(queue_.BetweenSteps([&](ShardRunner* runner) {
+    parts = runner->GiveKv(request, begins);
+    return parts.status();
+  }));
+  return parts;
+}
+
+void ShardHost::Impl::OpenAhead(uint64_t epoch, const v1::NextHop* next,
+                                const v1::KvSource* kv_from) {
   std::shared_ptr<InboundLink> inbound;
   std::shared_ptr<FrameLink> onward;
   {
     MutexLock lock(&mutex_);
     ahead_address_ = next != nullptr ? next->address() : next_address_;
-    epochs_.OpenAhead(epoch, next);
+    epochs_.OpenAhead(epoch, next, kv_from);
+    EndCarrying();
     inbound = std::exchange(ahead_inbound_, nullptr);
     onward = std::exchange(ahead_onward_, nullptr);
     changed_.NotifyAll();
@@ -374,6 +412,7 @@ std::unique_ptr<Shard> ShardHost::Impl::Stop() {
   {
     MutexLock lock(&mutex_);
     epochs_.Stop();
+    EndCarrying();
     why = epochs_.Unloaded();
     inbound = std::exchange(inbound_, nullptr);
     ahead_inbound = std::exchange(ahead_inbound_, nullptr);
@@ -409,8 +448,12 @@ ShardHost::ShardHost(ShardHostConfig config, std::unique_ptr<Shard> shard, const
 
 ShardHost::~ShardHost() { Stop(); }
 void ShardHost::Fence(uint64_t epoch, const v1::NextHop* next) { impl_->Fence(epoch, next); }
-void ShardHost::OpenAhead(uint64_t epoch, const v1::NextHop* next) {
-  impl_->OpenAhead(epoch, next);
+void ShardHost::OpenAhead(uint64_t epoch, const v1::NextHop* next, const v1::KvSource* kv_from) {
+  impl_->OpenAhead(epoch, next, kv_from);
+}
+absl::StatusOr<std::vector<v1::CarryKvPart>> ShardHost::GiveKv(const v1::CarryKvRequest& request,
+                                                               bool begins) {
+  return impl_->GiveKv(request, begins);
 }
 absl::StatusOr<std::shared_ptr<LinkSink>> ShardHost::AcceptLink(const v1::LinkOpen& open,
                                                                 std::shared_ptr<InboundLink> link) {

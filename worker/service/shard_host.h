@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,7 +65,12 @@ class ShardHost {
   // `next`: whom it sends to from then on, with its address; null: as before.
   void Fence(uint64_t epoch, const v1::NextHop* next = nullptr);
   // StageEpochs::OpenAhead: opens links for `epoch` beside those in use, which that fence finds.
-  void OpenAhead(uint64_t epoch, const v1::NextHop* next = nullptr);
+  // `kv_from`: takes over KV from there (null: from nobody), with its worker's address.
+  void OpenAhead(uint64_t epoch, const v1::NextHop* next = nullptr,
+                 const v1::KvSource* kv_from = nullptr);
+  // ShardRunner::GiveKv, between two steps. FAILED_PRECONDITION (UNLOADED) after Stop.
+  absl::StatusOr<std::vector<v1::CarryKvPart>> GiveKv(const v1::CarryKvRequest& request,
+                                                      bool begins);
 
   // A link that comes in. Waits a little (1 s) when the fence of its epoch is still on its way.
   // FAILED_PRECONDITION: WRONG_STAGE, STALE_EPOCH, EPOCH_NOT_LOADED.

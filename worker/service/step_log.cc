@@ -4,6 +4,7 @@
 
 #include "common/app/log.h"
 #include "common/status.h"
+#include "common/units.h"
 
 namespace strata {
 namespace {
@@ -65,6 +66,23 @@ void LogRejected(const StepPlace& place, uint64_t epoch, uint64_t step,
   } else if (const auto* result = std::get_if<ResultMessage>(&output)) {
     LogErrors(place, epoch, step, result->header.items());
   }
+}
+
+void LogCarried(const StepPlace& place, const CarriedKv& carried) {
+  const std::string size = FormatSize(carried.taken.bytes);
+  Log(carried.status.ok() ? LogLevel::kInfo : LogLevel::kWarn,
+      {{"model", place.model},
+       {"deployment", place.deployment},
+       {"epoch", carried.epoch},
+       {"stage", place.stage},
+       {"from", carried.from},
+       {"pages", size},
+       {"sequences", carried.taken.sequences},
+       {"took_ms", ToMs(carried.took)}},
+      !carried.status.ok()
+          ? "KV cannot be taken over, and is computed again: " + Describe(carried.status)
+      : carried.ahead ? "KV comes over from the stage before"
+                      : "KV is taken over from the stage before");
 }
 
 }  // namespace strata

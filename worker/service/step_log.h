@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
+#include "common/clock.h"
 #include "common/frame.h"
 #include "worker/runner/shard_runner.h"
 
@@ -23,6 +25,17 @@ void LogSequences(const StepPlace& place, const StepMessage& step);
 // Warnings: whose items this stage rejected, and why.
 void LogRejected(const StepPlace& place, uint64_t epoch, uint64_t step,
                  const ShardRunner::Output& output);
+
+// Of KV from another stage: pages while that serves (`ahead`), or the rest.
+struct CarriedKv {
+  uint64_t epoch = 0;
+  bool ahead = false;
+  std::string from;  // The other one's node.
+  TakenKv taken;
+  nanoseconds took{0};
+  absl::Status status;
+};
+void LogCarried(const StepPlace& place, const CarriedKv& carried);
 
 }  // namespace strata
 

@@ -282,47 +282,12 @@ void WorkerNode::TakeOff(StageId stage) {
   changed_.NotifyAll();
 }
 
-void WorkerNode::Fence(StageId stage, const v1::Fence& fence) {
-  const std::shared_ptr<ShardHost> host = tasks_.at(stage)->Host();
-  v1::NextHop next = fence.next();
-  if (next.node().empty()) {
-    next.set_address(options_.coordinator);
-  }
-  const v1::NextHop* const other = fence.has_next() ? &next : nullptr;
-  fence.ahead() ? host->OpenAhead(fence.epoch(), other) : host->Fence(fence.epoch(), other);
-}
-
 std::vector<std::shared_ptr<StageTask>> WorkerNode::Placed() const {
   std::vector<std::shared_ptr<StageTask>> tasks;
   for (const StageId id : stages_.Placed()) {
     tasks.push_back(tasks_.at(id));
   }
   return tasks;
-}
-
-// ---- Links.
-
-LinkHandler::Identity WorkerNode::identity() const {
-  MutexLock lock(&mutex_);
-  return {options_.name, stages_.incarnation()};
-}
-
-absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen& open,
-                                                             const std::string& peer,
-                                                             std::shared_ptr<InboundLink> link) {
-  std::shared_ptr<ShardHost> host;
-  {
-    MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const StageId stage, stages_.Reaches(open));
-    host = tasks_.at(stage)->Host();
-  }
-  LogDebug({{"from", open.from_node()},
-            {"address", peer},
-            {"deployment", open.deployment()},
-            {"epoch", open.epoch()},
-            {"stage", open.to_stage()}},
-           "a link came in");
-  return host->AcceptLink(open, std::move(link));
 }
 
 // ---- Loading and taking off.

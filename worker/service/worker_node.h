@@ -94,6 +94,9 @@ class WorkerNode : public LinkHandler, private NodeHost {
   // others are ignored. Does not wait.
   void OnMessage(const v1::CoordinatorMessage& message);
 
+  // NodeStages::LoadedBy; null: there is none.
+  std::shared_ptr<ShardHost> HostOf(uint64_t deployment, uint64_t loaded_epoch) const;
+
   // LinkHandler.
   Identity identity() const override;
   absl::StatusOr<std::shared_ptr<LinkSink>> OnOpen(const v1::LinkOpen& open,

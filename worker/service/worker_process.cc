@@ -29,6 +29,7 @@
 #include "worker/service/examination.h"
 #include "worker/service/grpc_link_dialer.h"
 #include "worker/service/grpc_weight_sources.h"
+#include "worker/service/kv_service.h"
 #include "worker/service/weights_service.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_node.h"
@@ -292,9 +293,10 @@ absl::Status RunWorker(const WorkerOptions& options) {
   BlobFetcher fetcher(cache.get(), {});
   const auto self = [&handler] { return handler.identity(); };
   WeightsService weights({}, cache.get(), &fetcher, self);
+  KvService kv({}, self);
   DiagnosisService diagnosis(&transport);
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
-                   Listen(options, transport, {&links, &weights, &diagnosis}));
+                   Listen(options, transport, {&links, &weights, &kv, &diagnosis}));
   std::fprintf(stderr, "listening on %s\n", server->address().c_str());
 
   GrpcWeightSources sources(transport, options.coordinator, self);
@@ -370,6 +372,9 @@ absl::Status RunWorker(const WorkerOptions& options) {
   {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
+    kv.Set([&node](uint64_t deployment, uint64_t loaded_epoch) {
+      return node.HostOf(deployment, loaded_epoch);
+    });
     const auto report = [&node, &transport] { return ReportOf(node, transport); };
     ExamineOptions examine = ExamineOptionsOf(options, node_options.address);
     examine.promised_memory_bytes = memory.host_bytes != 0 ? memory.host_bytes : memory.bytes;

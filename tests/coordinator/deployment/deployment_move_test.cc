@@ -74,11 +74,12 @@ class DeploymentMove : public DeploymentTest {
     ADD_FAILURE() << "nothing is opened ahead";
     return 0;
   }
-  void AckAhead(const std::vector<std::string>& nodes, uint64_t epoch) {
+  void AckAhead(const std::vector<std::string>& nodes, uint64_t epoch, bool carried = false) {
     v1::FenceAck ack;
     ack.set_deployment(kId);
     ack.set_epoch(epoch);
     ack.set_ahead(true);
+    ack.set_carried(carried);
     for (const std::string& node : nodes) moves_->pipeline()->OnFenceAck(node, ack);
   }
   static v1::LinkFault FaultOf(uint64_t epoch) {
@@ -481,6 +482,63 @@ TEST_F(DeploymentMove, LinksAreOpenedAheadAndFoundByTheSwitch) {
   EXPECT_EQ(moves_->engine()->Snapshot(host_.now).counters.faults, 0u);
 }
 
+TEST_F(DeploymentMove, AStageThatGivesItsKvIsUnloadedOnceTheOtherHasIt) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  const uint64_t loaded = moves_->plan().epoch();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  host_.messages.clear();
+  const uint64_t ahead = ReadyAndAhead({"c"});
+  EXPECT_FALSE(host_.TakeFences("a").back().has_kv_from()) << "it stays";
+  const v1::Fence fence = host_.TakeFences("c").back();
+  EXPECT_EQ(fence.kv_from().worker().node(), "b");
+  EXPECT_EQ(fence.kv_from().worker().incarnation(), 12u);
+  EXPECT_EQ(fence.kv_from().worker().address(), "b:1");
+  EXPECT_EQ(fence.kv_from().loaded_epoch(), loaded);
+  const std::optional<uint64_t> results = OpenResults("c", 7, 2, ahead);
+  ASSERT_TRUE(results.has_value());
+  AckAhead({"a"}, ahead);
+  AckAhead({"c"}, ahead, /*carried=*/true);
+  host_.OpenLast();
+  EXPECT_EQ(moves_->plan().epoch(), ahead);
+  EXPECT_TRUE(host_.TakeUnloads("b").empty()) << "it has the rest";
+  v1::FenceAck ack;
+  ack.set_deployment(kId);
+  ack.set_epoch(ahead);
+  moves_->pipeline()->OnFenceAck("a", ack);
+  moves_->pipeline()->OnFenceAck("c", ack);
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  const auto unloads = host_.TakeUnloads("b");
+  ASSERT_EQ(unloads.size(), 1u);
+  EXPECT_EQ(unloads[0].loaded_epoch(), loaded);
+  EXPECT_TRUE(host_.frames.back().header.resync());
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, AStageThatGivesItsKvIsUnloadedWhereTheOtherIsLost) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  host_.messages.clear();
+  const uint64_t ahead = ReadyAndAhead({"c"});
+  AckAhead({"a"}, ahead);
+  AckAhead({"c"}, ahead, /*carried=*/true);
+  host_.OpenLast();
+  EXPECT_TRUE(host_.TakeUnloads("b").empty());
+  moves_->OnNodeLost("c");
+  EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
+}
+
+TEST_F(DeploymentMove, KvIsCarriedToTheSameLayersAloneFromNodesThatAreLeft) {
+  const v1::Plan before = PlanOn({{"a", 11}, {"b", 12}});
+  EXPECT_TRUE(KvMayMove(before, PlanOn({{"a", 11}, {"c", 7}})));
+  EXPECT_TRUE(KvMayMove(before, PlanOn({{"c", 7}, {"d", 8}}, 40)));
+  EXPECT_FALSE(KvMayMove(before, PlanOn({{"c", 7}, {"d", 8}}, 31))) << "fewer pages";
+  EXPECT_FALSE(KvMayMove(before, PlanOn({{"b", 12}, {"c", 7}}))) << "b gives up its stage";
+  EXPECT_FALSE(KvMayMove(before, PlanOn({{"c", 7}}))) << "other layers";
+  EXPECT_FALSE(KvMayMove(before, PlanOn({{"a", 11}, {"b", 12}, {"c", 7}})));
+}
+
 TEST_F(DeploymentMove, APlacementThatCannotBeLinkedIsGivenUp) {
   host_.links_ahead = true;
   const auto sink = Ask("r1");
@@ -504,8 +562,8 @@ TEST_F(DeploymentMove, APlacementThatIsNotLinkedInTimeIsGivenUp) {
   host_.links_ahead = true;
   ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
   ReadyAndAhead({"c"});
-  EXPECT_LE(moves_->NextWake(), host_.now + DeploymentOptions().step_timeout);
-  host_.now += DeploymentOptions().step_timeout;
+  EXPECT_LE(moves_->NextWake(), host_.now + 4 * DeploymentOptions().step_timeout);
+  host_.now += 4 * DeploymentOptions().step_timeout;
   moves_->Tick(host_.now);
   EXPECT_FALSE(moves_->prepares());
   EXPECT_EQ(ReasonOf(moves_->move_problem()), "LINKS_NOT_OPENED");

@@ -286,6 +286,18 @@ TEST_F(NodeStagesTest, LinksAreOpenedAheadToTheStageThatIsNamedAndNothingTakesAP
   EXPECT_EQ(stages_.Reaches(open).value(), fresh);
 }
 
+TEST_F(NodeStagesTest, StagesAreFoundByTheEpochOfTheirLoadOnceTheyAreLoaded) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  EXPECT_EQ(stages_.LoadedBy(kDeployment, 3), 0u);
+  Loaded(old);
+  const StageId fresh = Load(Beside(LoadOf(kDeployment, 4)));
+  Loaded(fresh);
+  EXPECT_EQ(stages_.LoadedBy(kDeployment, 3), old);
+  EXPECT_EQ(stages_.LoadedBy(kDeployment, 4), fresh);
+  EXPECT_EQ(stages_.LoadedBy(kDeployment, 5), 0u);
+  EXPECT_EQ(stages_.LoadedBy(kDeployment + 1, 3), 0u);
+}
+
 TEST_F(NodeStagesTest, WhatIsLoadedBesideAnotherIsTakenOffByItsOwnUnload) {
   const StageId old = Load(LoadOf(kDeployment, 3));
   Loaded(old);

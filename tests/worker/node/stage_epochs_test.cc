@@ -159,6 +159,62 @@ TEST_F(StageEpochsTest, LinksOpenedAheadAreFoundByTheFenceOfTheirEpoch) {
   EXPECT_TRUE(epochs_.Fault(7, 0, Refusal("LINK_BROKEN")).has_value()) << "as of any link";
 }
 
+TEST_F(StageEpochsTest, KvIsTakenOverBeforeBothAnswers) {
+  Fence(3);
+  v1::KvSource from;
+  from.mutable_worker()->set_node("w9");
+  from.set_loaded_epoch(2);
+  const v1::NextHop hop = Hop("w4");
+  epochs_.OpenAhead(7, &hop, &from);
+  ASSERT_EQ(Next().act, Act::kDial);
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  const FenceStep pages = Next();
+  ASSERT_EQ(pages.act, Act::kCarry);
+  EXPECT_TRUE(pages.ahead);
+  EXPECT_EQ(pages.kv_from.worker().node(), "w9");
+  EXPECT_EQ(pages.kv_from.loaded_epoch(), 2u);
+  EXPECT_EQ(Next().act, Act::kWait) << "until it is done";
+  epochs_.OnCarried(true);
+  const FenceStep done = Next();
+  ASSERT_EQ(done.act, Act::kAcknowledge);
+  EXPECT_TRUE(done.ack.carried());
+  epochs_.SetNext(hop);
+  epochs_.Fence(7);
+  ASSERT_EQ(Next().act, Act::kBegin);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  const FenceStep rest = Next();
+  ASSERT_EQ(rest.act, Act::kCarry);
+  EXPECT_FALSE(rest.ahead);
+  EXPECT_LT(rest.timeout, pages.timeout) << "requests wait";
+  epochs_.OnCarried(false);
+  const FenceStep fenced = Next();
+  ASSERT_EQ(fenced.act, Act::kAcknowledge) << "what is missing is computed again";
+  EXPECT_FALSE(fenced.ack.has_error());
+  epochs_.Fence(8);
+  EXPECT_EQ(Next().act, Act::kBegin);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().act, Act::kDial);
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().act, Act::kAcknowledge) << "another epoch takes over nothing";
+}
+
+TEST_F(StageEpochsTest, KvThatDidNotComeAheadIsNotAskedForByTheFence) {
+  Fence(3);
+  v1::KvSource from;
+  const v1::NextHop hop = Hop("w4");
+  epochs_.OpenAhead(7, &hop, &from);
+  Next();
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  ASSERT_EQ(Next().act, Act::kCarry);
+  epochs_.SetNext(hop);
+  epochs_.Fence(7);
+  EXPECT_EQ(Next().act, Act::kWait) << "whoever carries is told to end";
+  epochs_.OnCarried(false);
+  ASSERT_EQ(Next().act, Act::kBegin);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().act, Act::kAcknowledge);
+}
+
 TEST_F(StageEpochsTest, AnotherFenceClosesLinksOpenedAhead) {
   Fence(3);
   LinkAhead(7, "w2");

@@ -60,6 +60,32 @@ class LocalDialer : public LinkDialer {
     return std::make_unique<Sender>(link);
   }
 
+  using Give = std::function<absl::StatusOr<std::vector<v1::CarryKvPart>>(
+      const v1::CarryKvRequest& request, bool begins)>;
+  // Who gives KV there.
+  void GiveKv(const std::string& address, Give give) {
+    MutexLock lock(&mutex_);
+    givers_[address] = std::move(give);
+  }
+  absl::Status CarryKv(const std::string& address, const v1::CarryKvRequest& request, milliseconds,
+                       Cancellation*, const TakeFn& take) override {
+    Give give;
+    {
+      MutexLock lock(&mutex_);
+      give = givers_[address];
+    }
+    for (bool begins = true; give != nullptr; begins = false) {
+      ASSIGN_OR_RETURN(const auto parts, give(request, begins));
+      for (const v1::CarryKvPart& part : parts) {
+        RETURN_IF_ERROR(take(part));
+      }
+      if (parts.empty()) {
+        return absl::OkStatus();
+      }
+    }
+    return absl::UnavailableError("nobody gives KV at " + address);
+  }
+
   // Breaks the link that was dialled `back` links ago, if it is still there.
   void BreakOne(size_t back) {
     std::shared_ptr<Link> link;
@@ -168,6 +194,7 @@ class LocalDialer : public LinkDialer {
 
   Mutex mutex_;
   std::map<std::string, Accept> listeners_;
+  std::map<std::string, Give> givers_;
   std::vector<std::weak_ptr<Link>> links_;
   std::vector<std::thread> threads_;
   int dials_ = 0;

@@ -109,39 +109,8 @@ class ShardHostTest : public ::testing::Test {
     }
     hosts_.clear();
     coordinator_ = std::make_shared<Coordinator>();
-    const ModelSpec model = HashModel(2 * kStages);
     for (uint32_t s = 0; s < kStages; ++s) {
-      ShardHostConfig config;
-      config.runner.node = "node" + std::to_string(s);
-      config.runner.deployment = kDeployment;
-      config.runner.epoch = kEpoch;
-      config.runner.stage = s;
-      config.runner.stage_count = kStages;
-      StageSpec& spec = config.runner.spec;
-      spec.model = model;
-      spec.first_layer = 2 * s;
-      spec.last_layer = 2 * s + 1;
-      spec.embeds = s == 0;
-      spec.heads = s + 1 == kStages;
-      spec.context = 256;
-      spec.kv_pages = {32};
-      spec.max_batch_tokens = 64;
-      spec.max_batch_items = 8;
-      config.runner.weights_digest = kDigest;
-      config.runner.numerics_class = kClass;
-      config.max_in_flight = kStages + 1;
-      config.next_node = spec.heads ? "" : "node" + std::to_string(s + 1);
-      config.next_address = spec.heads ? "coordinator" : config.next_node;
-      config.step_timeout = step_timeout;
-      const StageSpec shard_spec = spec;
-      hosts_.push_back(std::make_unique<ShardHost>(
-          config, std::make_unique<GatedShard>(shard_spec, &gate_), &clock_, &compute_, &dialer_,
-          std::make_shared<Events>(coordinator_)));
-      dialer_.Listen("node" + std::to_string(s),
-                     [host = hosts_.back().get()](const v1::LinkOpen& open,
-                                                  std::shared_ptr<InboundLink> link) {
-                       return host->AcceptLink(open, std::move(link));
-                     });
+      hosts_.push_back(NewHost(s, "node" + std::to_string(s), step_timeout));
     }
     dialer_.Listen(
         "coordinator",
@@ -150,6 +119,44 @@ class ShardHostTest : public ::testing::Test {
           results_link_ = link;
           return coordinator_;
         });
+  }
+
+  std::unique_ptr<ShardHost> NewHost(uint32_t s, const std::string& node,
+                                     milliseconds step_timeout) {
+    ShardHostConfig config;
+    config.runner.node = node;
+    config.runner.deployment = kDeployment;
+    config.runner.epoch = kEpoch;
+    config.runner.stage = s;
+    config.runner.stage_count = kStages;
+    StageSpec& spec = config.runner.spec;
+    spec.model = HashModel(2 * kStages);
+    spec.first_layer = 2 * s;
+    spec.last_layer = 2 * s + 1;
+    spec.embeds = s == 0;
+    spec.heads = s + 1 == kStages;
+    spec.context = 256;
+    spec.kv_pages = {32};
+    spec.max_batch_tokens = 64;
+    spec.max_batch_items = 8;
+    config.runner.weights_digest = kDigest;
+    config.runner.numerics_class = kClass;
+    config.max_in_flight = kStages + 1;
+    config.next_node = spec.heads ? "" : "node" + std::to_string(s + 1);
+    config.next_address = spec.heads ? "coordinator" : config.next_node;
+    config.step_timeout = step_timeout;
+    const StageSpec shard_spec = spec;
+    auto host = std::make_unique<ShardHost>(
+        config, std::make_unique<GatedShard>(shard_spec, &gate_), &clock_, &compute_, &dialer_,
+        std::make_shared<Events>(coordinator_));
+    dialer_.Listen(
+        node, [host = host.get()](const v1::LinkOpen& open, std::shared_ptr<InboundLink> link) {
+          return host->AcceptLink(open, std::move(link));
+        });
+    dialer_.GiveKv(node, [host = host.get()](const v1::CarryKvRequest& request, bool begins) {
+      return host->GiveKv(request, begins);
+    });
+    return host;
   }
 
   v1::LinkOpen OpenTo(uint32_t stage, uint64_t epoch) {
@@ -296,6 +303,56 @@ TEST_F(ShardHostTest, StepsFlowOnWhileLinksAreOpenedAheadAndOverThoseOnceTheyAre
   step = 1;
   Generate(&again, testing::Name("a", 3), kEpoch + 2, &step, 5);
   ExpectOracle(again, 3);
+}
+
+TEST_F(ShardHostTest, AStageThatTakesAnothersPlaceGoesOnWithItsKv) {
+  ASSERT_TRUE(Begin(kEpoch));
+  std::vector<uint32_t> ids = testing::Prompt(40, 1);
+  uint64_t step = 0;
+  Generate(&ids, testing::Name("a", 1), kEpoch, &step, 5);
+  hosts_.push_back(NewHost(1, "other", kGiveUpAfter));
+  coordinator_->Change([&] { coordinator_->acks.clear(); });
+  v1::KvSource from;
+  from.mutable_worker()->set_node("node1");
+  from.mutable_worker()->set_address("node1");
+  v1::NextHop other;
+  other.set_node("other");
+  other.set_address("other");
+  hosts_[2]->OpenAhead(kEpoch + 2);
+  hosts_[3]->OpenAhead(kEpoch + 2, nullptr, &from);
+  hosts_[0]->OpenAhead(kEpoch + 2, &other);
+  ASSERT_TRUE(coordinator_->Wait([&] { return coordinator_->acks.size() == 3; }));
+  EXPECT_EQ(std::count_if(coordinator_->acks.begin(), coordinator_->acks.end(),
+                          [](const v1::FenceAck& ack) { return ack.carried(); }),
+            1);
+  const std::vector<uint32_t> computed(ids.begin(), ids.end() - 1);
+  std::vector<uint32_t> late = testing::Prompt(20, 2);  // After the pages went over.
+  Generate(&late, testing::Name("b", 2), kEpoch, &step, 2);
+  coordinator_->Change([&] { coordinator_->acks.clear(); });
+  hosts_[0]->Fence(kEpoch + 2, &other);
+  hosts_[3]->Fence(kEpoch + 2);
+  hosts_[2]->Fence(kEpoch + 2);
+  ASSERT_TRUE(coordinator_->Wait([&] { return coordinator_->acks.size() == 3; }));
+  hosts_[1]->Stop();
+  EXPECT_EQ(ReasonOf(hosts_[1]->GiveKv({}, true).status()), "UNLOADED");
+  auto link = dialer_.Dial("node0", OpenTo(0, kEpoch + 2), kStages + 1, kGiveUpAfter,
+                           [](const absl::Status&) {});
+  ASSERT_TRUE(link.ok()) << link.status();
+  first_link_ = *std::move(link);
+  StepMessage resync = Frame(kEpoch + 2, 1, {}, /*resync=*/true);
+  const std::vector<uint32_t> late_computed(late.begin(), late.end() - 1);
+  *resync.header.add_commands() = testing::Truncate(testing::Name("a", 1), computed);
+  *resync.header.add_commands() = testing::Truncate(testing::Name("b", 2), late_computed);
+  auto result = Step(std::move(resync));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->header.commands(0).has_error()) << result->header.DebugString();
+  EXPECT_FALSE(result->header.commands(1).has_error()) << result->header.DebugString();
+  const auto length = static_cast<uint32_t>(ids.size());
+  result =
+      Step(Frame(kEpoch + 2, 2, {testing::Item(testing::Name("a", 1), ids, length - 1, length)}));
+  ASSERT_TRUE(result.ok()) << result.status();
+  ids.push_back(result->header.items(0).tokens(0).token_id());
+  ExpectOracle(ids, 40);
 }
 
 TEST_F(ShardHostTest, AFrameOnALinkThatWasOpenedAheadBreaksItBeforeItsFence) {
