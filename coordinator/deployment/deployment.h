@@ -161,14 +161,14 @@ class Deployment : public PlacedModel {
   // Loads the plan beside what serves.
   void Prepare(const v1::Plan& plan);
   void OnPreparedProgress(const std::string& node, const v1::LoadProgress& progress);
-  // All of it is loaded: its links are opened ahead, where all its workers know of that. Then it
-  // takes the place of what serves.
+  // All of it is loaded: its links are opened ahead, where all its workers know of that. Then steps
+  // in flight are awaited, and it takes the place of what serves.
   void LinkAhead();
   // How long that may take: longer where pages come over too.
   nanoseconds AheadPatience() const;
   void OnLinkedAhead(const absl::Status& status);
-  // What serves had a fault, which has closed the links: requests wait anyhow. Or they take too
-  // long.
+  // The steps have come back, or late. Or what serves had a fault, which has closed the links:
+  // requests wait anyhow. Or the links take too long.
   void TickAhead(TimePoint now);
   void Switch();
   // Stages that the switch left have given their KV, or it is too late.
@@ -207,6 +207,7 @@ class Deployment : public PlacedModel {
   // While links are opened ahead: for which epoch (0: they are not), and until when.
   uint64_t ahead_ = 0;
   TimePoint ahead_until_{};
+  bool drains_ = false;  // They are open: steps in flight are awaited, until then.
   // Stages that give their KV to those that took their places, by the epochs of their Loads.
   std::vector<std::pair<v1::PlanRank, uint64_t>> left_;
   LoadRetry retry_;

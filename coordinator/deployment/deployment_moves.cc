@@ -15,6 +15,8 @@ namespace {
 
 // So often a model is placed anew without computing a row, until its requests fail.
 constexpr int kMostMovesInVain = 3;
+// Steps in flight are awaited before a switch; what comes no more is computed again.
+constexpr nanoseconds kMostDraining = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -173,20 +175,24 @@ nanoseconds Deployment::AheadPatience() const {
 }
 
 void Deployment::OnLinkedAhead(const absl::Status& status) {
-  if (status.ok()) {
-    Switch();
-  } else {
+  if (!status.ok()) {
     AbandonMove(status);
+    return;
   }
+  drains_ = true;
+  ahead_until_ = host_->Now() + kMostDraining;
+  pipeline_.Drain(true);
+  TickAhead(host_->Now());
 }
 
 void Deployment::TickAhead(TimePoint now) {
   if (ahead_ == 0) {
     return;
   }
-  if (!pipeline_.links_ahead()) {
+  const bool late = now >= ahead_until_;
+  if (!pipeline_.links_ahead() || (drains_ && (pipeline_.drained() || late))) {
     Switch();
-  } else if (now >= ahead_until_) {
+  } else if (late) {
     const std::vector<std::string> missing = pipeline_.UnlinkedAhead();
     const std::string node =
         missing.empty() ? OnlyRank(OnlyPipeline(*next()).stages(0)).node() : missing.back();
@@ -210,6 +216,7 @@ void Deployment::Switch() {
     return;
   }
   ahead_ = 0;
+  drains_ = false;
   LogInfo({{"model", model()->name},
            {"deployment", id()},
            {"epoch", plan().epoch()},
@@ -268,6 +275,9 @@ void Deployment::DropMove() {
     DropNext();
     pipeline_.DropAhead();
     ahead_ = 0;
+    if (std::exchange(drains_, false) && engine() != nullptr) {
+      pipeline_.Drain(false);
+    }
   }
 }
 

@@ -57,6 +57,9 @@ class Pipeline : public EngineHost {
   // for which they wait as long as Engine::LoseStages says of `patience`.
   void Suspend();
   void LoseStages(const absl::Status& why, nanoseconds patience);
+  // Engine::Drain.
+  void Drain(bool drains) { engine_->Drain(drains, host_->Now()); }
+  bool drained() const { return engine_->drained(); }
   // The plan has changed its places, and other stages have the KV of those before: as Suspend, less
   // computing again.
   void Repoint();

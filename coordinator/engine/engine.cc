@@ -105,7 +105,7 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
 }
 
 void Engine::Impl::Pump(TimePoint now) {
-  if (!fence_.running()) {
+  if (!fence_.running() || drains_) {
     return;
   }
   ends_.ExpireDeadlines(now);
@@ -150,6 +150,11 @@ void Engine::Impl::OnConstraint(std::string_view key, TimePoint now) {
     return;
   }
   results_.EndWhereItMust(*session, now);
+  Pump(now);
+}
+
+void Engine::Impl::Drain(bool drains, TimePoint now) {
+  drains_ = drains;
   Pump(now);
 }
 
@@ -239,6 +244,8 @@ absl::Status Engine::CheckFits(const std::vector<EngineStage>& stages) const {
 void Engine::Suspend(std::vector<EngineStage> stages, TimePoint now) {
   impl_->Suspend(std::move(stages), now);
 }
+void Engine::Drain(bool drains, TimePoint now) { impl_->Drain(drains, now); }
+bool Engine::drained() const { return impl_->drained(); }
 void Engine::Repoint(std::vector<EngineStage> stages, TimePoint now) {
   impl_->Repoint(std::move(stages), now);
 }

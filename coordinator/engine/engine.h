@@ -242,6 +242,10 @@ class Engine {
   // there is room again), and new ones queue. A session that `stages` can never hold fails
   // (KV_NEVER_FITS): see CheckFits. From every state but kStopped; again, to go back to what was.
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  // Whether no step is sent any more, until Suspend or Repoint, or until it is told otherwise:
+  // those in flight come back, and drained() once all have.
+  void Drain(bool drains, TimePoint now);
+  bool drained() const;
   // The stages are about to be others, of as many layers and no fewer pages each, which have the KV
   // of those before them: what one has not is computed again, as after a fault. Steps in flight are
   // given up, and sessions wait for Resume. From every state but kStopped.

@@ -210,6 +210,7 @@ void Engine::Impl::BeginSuspension(std::vector<EngineStage> stages) {
     meter_ = StepMeter(stages.size());
   }
   config_.stages = std::move(stages);
+  drains_ = false;
   in_flight_.Clear();
   stalls_.Begin();
   fence_patience_ = config_.step_timeout;

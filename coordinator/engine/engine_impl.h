@@ -65,6 +65,8 @@ class Engine::Impl {
   void Stop(const absl::Status& why, TimePoint now);
   absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
   void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  void Drain(bool drains, TimePoint now);
+  bool drained() const { return in_flight_.empty(); }
   void Repoint(std::vector<EngineStage> stages, TimePoint now);
   void LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now);
   void Resume(uint64_t epoch, TimePoint now);
@@ -127,6 +129,7 @@ class Engine::Impl {
   StepBuilder builder_;
   StepResults results_;
 
+  bool drains_ = false;
   // Of a fence: a stage may be at the longest of the steps that were lost since the last commit.
   nanoseconds fence_patience_;
   std::optional<TimePoint> masks_awaited_until_;  // Masks may hold a step back until then.

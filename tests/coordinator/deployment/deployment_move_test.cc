@@ -63,6 +63,14 @@ class DeploymentMove : public DeploymentTest {
     for (const std::string& node : nodes) moves_->pipeline()->OnFenceAck(node, ack);
     host_.OpenLast();
   }
+  // The links that were opened ahead are open, and the steps in flight do not come back.
+  void OpenLastAheadAndDrain() {
+    host_.OpenLast();
+    EXPECT_TRUE(moves_->prepares()) << "a step is in flight";
+    host_.now += seconds(1);
+    EXPECT_LE(moves_->NextWake(), host_.now);
+    moves_->Tick(host_.now);
+  }
   // The new stages are loaded, and told to open links ahead: for this epoch.
   uint64_t ReadyAndAhead(const std::vector<std::string>& nodes) {
     Ready(nodes);
@@ -460,7 +468,7 @@ TEST_F(DeploymentMove, LinksAreOpenedAheadAndFoundByTheSwitch) {
   ASSERT_EQ(host_.dialled.size(), dialled + 1);
   EXPECT_EQ(host_.dialled.back().request.open.epoch(), ahead);
   EXPECT_TRUE(moves_->prepares());
-  host_.OpenLast();
+  OpenLastAheadAndDrain();
   EXPECT_FALSE(moves_->prepares());
   EXPECT_EQ(moves_->plan().epoch(), ahead);
   EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
@@ -499,7 +507,7 @@ TEST_F(DeploymentMove, AStageThatGivesItsKvIsUnloadedOnceTheOtherHasIt) {
   ASSERT_TRUE(results.has_value());
   AckAhead({"a"}, ahead);
   AckAhead({"c"}, ahead, /*carried=*/true);
-  host_.OpenLast();
+  OpenLastAheadAndDrain();
   EXPECT_EQ(moves_->plan().epoch(), ahead);
   EXPECT_TRUE(host_.TakeUnloads("b").empty()) << "it has the rest";
   v1::FenceAck ack;
@@ -523,10 +531,36 @@ TEST_F(DeploymentMove, AStageThatGivesItsKvIsUnloadedWhereTheOtherIsLost) {
   const uint64_t ahead = ReadyAndAhead({"c"});
   AckAhead({"a"}, ahead);
   AckAhead({"c"}, ahead, /*carried=*/true);
-  host_.OpenLast();
+  OpenLastAheadAndDrain();
   EXPECT_TRUE(host_.TakeUnloads("b").empty());
   moves_->OnNodeLost("c");
   EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
+}
+
+TEST_F(DeploymentMove, ItSwitchesAtOnceWhereNoStepIsInFlight) {
+  host_.links_ahead = true;
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  const uint64_t ahead = ReadyAndAhead({"c"});
+  AckAhead({"a", "c"}, ahead);
+  host_.OpenLast();
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_EQ(moves_->plan().epoch(), ahead);
+}
+
+TEST_F(DeploymentMove, WhatServesGoesOnWhereTheMoveIsGivenUpWhileStepsAreAwaited) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}, {"c", 7}})).ok());
+  const uint64_t ahead = ReadyAndAhead({"c"});
+  AckAhead({"a", "c"}, ahead);
+  host_.OpenLast();
+  const size_t frames = host_.frames.size();
+  const auto late = Ask("r2");
+  EXPECT_EQ(host_.frames.size(), frames) << "no step is sent";
+  host_.dialled.back().on_broken(absl::UnavailableError("it broke"));
+  EXPECT_FALSE(moves_->prepares());
+  EXPECT_GT(host_.frames.size(), frames);
+  EXPECT_TRUE(late->failed.ok());
 }
 
 TEST_F(DeploymentMove, KvIsCarriedToTheSameLayersAloneFromNodesThatAreLeft) {

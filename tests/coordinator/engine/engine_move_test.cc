@@ -108,6 +108,34 @@ TEST(EngineMove, NothingIsComputedAgainWhereTheNewStagesHaveTheKv) {
   }
 }
 
+TEST(EngineMove, StepsInFlightComeBackWhileItDrains) {
+  SimCluster cluster(MakeConfig(3));
+  cluster.Start();
+  cluster.Settle();
+  const SessionRequest request = MakeRequest("r1", 40, 30);
+  const auto sink = cluster.Submit(request);
+  for (int i = 0; i < 20; ++i) {
+    cluster.Deliver(static_cast<uint32_t>(i % 4));
+  }
+  cluster.engine().Drain(true, cluster.now());
+  EXPECT_FALSE(cluster.engine().drained());
+  const size_t sent = cluster.sent.size();
+  cluster.Settle();
+  EXPECT_TRUE(cluster.engine().drained());
+  EXPECT_EQ(cluster.sent.size(), sent);
+  const auto late = cluster.Submit(MakeRequest("r2", 10, 2));
+  EXPECT_EQ(cluster.sent.size(), sent) << "nor for others";
+  cluster.engine().Drain(false, cluster.now());
+  EXPECT_GT(cluster.sent.size(), sent);
+  cluster.engine().Drain(true, cluster.now());
+  cluster.Settle();
+  cluster.Repoint();
+  cluster.ResumeInPlace();
+  cluster.RunToEnd();
+  EXPECT_EQ(sink->tokens, Answer(request));
+  EXPECT_EQ(cluster.Snapshot().counters.rebuilds, 0u);
+}
+
 TEST(EngineMove, WhatTheNewStageHasNotIsComputedAgain) {
   SimCluster cluster(MakeConfig(3));
   cluster.Start();
