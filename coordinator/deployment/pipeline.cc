@@ -163,13 +163,16 @@ void Pipeline::OnFault(uint64_t epoch, const absl::Status& why) {
 }
 
 void Pipeline::OnLinkFault(const std::string& node, const v1::LinkFault& fault) {
-  LogWarn({{"model", placed_->model()->name},
-           {"deployment", placed_->id()},
-           {"epoch", fault.epoch()},
-           {"step", fault.step()},
-           {"stage", fault.stage()},
-           {"node", node}},
-          "a node reports a fault: " + fault.error().message());
+  // Stages that a move has left see their links end.
+  const bool is_past = engine_ != nullptr && fault.epoch() < engine_->epoch();
+  Log(is_past ? LogLevel::kDebug : LogLevel::kWarn,
+      {{"model", placed_->model()->name},
+       {"deployment", placed_->id()},
+       {"epoch", fault.epoch()},
+       {"step", fault.step()},
+       {"stage", fault.stage()},
+       {"node", node}},
+      "a node reports a fault: " + fault.error().message());
   OnFault(fault.epoch(), StatusOf(fault.error()));
 }
 
