@@ -16,9 +16,10 @@ inline std::string NumericsClassName(std::string_view backend_numerics, std::str
          "/kv=" + std::string(kv);
 }
 
-// Whether workers of such numerics, "cpu-2", take activations in int8 too: MLX's do not.
+// Whether workers of such numerics, or of a class that begins with them, take activations in int8
+// too: MLX's do not.
 inline bool TakesInt8Activations(std::string_view backend_numerics) {
-  return !backend_numerics.starts_with("mlx-");
+  return !backend_numerics.starts_with("mlx");
 }
 
 }  // namespace strata

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -90,7 +88,7 @@ class Planner {
 
   // Whether the node can compute with the activations that are asked for.
   bool TakesActivations(size_t node) const {
-    return options_.activations() != v1::ACTIVATIONS_INT8 ||
+    return options_.activations() != v1::ACTIVATIONS_INT8 || request_.activations_by_default ||
            TakesInt8Activations(cluster_.nodes[node].numerics);
   }
 
@@ -383,9 +381,10 @@ class Planner {
     for (size_t i = 0; i < stages.size(); ++i) {
       WriteStage(problem, stages, i, pipeline.add_stages());
     }
-    plan.mutable_numerics_class()->set_name(
-        NumericsClassName(problem.node(0).numerics, model_.weight_format, model_.head_format,
-                          model_.activations, model_.kv_format));
+    const std::string& numerics = problem.node(0).numerics;
+    plan.mutable_numerics_class()->set_name(NumericsClassName(
+        numerics, model_.weight_format, model_.head_format,
+        TakesInt8Activations(numerics) ? model_.activations : "f32", model_.kv_format));
     plan.set_limiting_node(problem.node(LimitingNode(problem, solution, goal_)).name);
     plan.set_predicted_tokens_per_s(goal_ == v1::PLAN_GOAL_THROUGHPUT
                                         ? StepsPerSecond(solution, explained.in_flight)
@@ -451,16 +450,6 @@ void DropNode(const std::string& name, PlannerCluster* cluster) {
   for (auto& row : cluster->links) {
     row.erase(row.begin() + index);
   }
-}
-
-bool AnyTakesInt8Activations(const PlannerCluster& cluster, const v1::LoadOptions& options) {
-  std::set<std::string_view> named(options.nodes().begin(), options.nodes().end());
-  for (const auto& pin : options.layers()) {
-    named.insert(pin.node());
-  }
-  return std::any_of(cluster.nodes.begin(), cluster.nodes.end(), [&](const PlannerNode& node) {
-    return (named.empty() || named.contains(node.name)) && TakesInt8Activations(node.numerics);
-  });
 }
 
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,

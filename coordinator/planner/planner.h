@@ -67,14 +67,12 @@ struct PlannerModel {
 struct PlannerRequest {
   v1::LoadOptions options;  // Complete: context, sessions, kv_tokens, max_batch_tokens set.
   uint32_t max_in_flight_extra = 1;  // Steps in flight are stages + this.
+  // Whether int8 activations are but the default: then nodes that take float32 alone have these.
+  bool activations_by_default = false;
 };
 
 // Leaves a node out, if it is there.
 void DropNode(const std::string& name, PlannerCluster* cluster);
-
-// Whether one of the nodes that the options name, or of all where they name none, takes activations
-// in int8. Where none does, a load that says nothing of activations means float32.
-bool AnyTakesInt8Activations(const PlannerCluster& cluster, const v1::LoadOptions& options);
 
 // Of the host's memory, the most that weights of layers [begin, end) take on their way to a device
 // with memory of its own: no less than a worker counts (StagedWeights), and more with more layers.

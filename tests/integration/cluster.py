@@ -26,6 +26,11 @@ GIVE_UP_S = 300
 NEVER = "10h"
 
 
+def worker_has_mlx():
+    """Whether this build has the MLX backend."""
+    return "libmlx" in subprocess.run(["ldd", BIN / "strata-worker"], capture_output=True, text=True).stdout
+
+
 class Failed(Exception):
     """A command's exit status and what it said."""
 

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from cluster import BIN, GIVE_UP_S, RECALL, SOURCE, Cluster, wait_until
+from cluster import BIN, GIVE_UP_S, RECALL, SOURCE, Cluster, wait_until, worker_has_mlx
 
 
 def run(binary, *arguments, stdin=""):
@@ -25,7 +25,8 @@ def test_help_version_and_wrong_use(binary):
 
 
 def test_a_backend_that_this_build_or_machine_has_not_is_wrong_use(tmp_path):
-    done = run("strata-worker", "--backend", "mlx", "--coordinator", "127.0.0.1:1", "--data-dir", tmp_path)
+    absent = "cuda" if worker_has_mlx() else "mlx"
+    done = run("strata-worker", "--backend", absent, "--coordinator", "127.0.0.1:1", "--data-dir", tmp_path)
     assert done.returncode == 2 and "--backend cpu" in done.stderr, done.stderr
 
 

@@ -4,29 +4,16 @@ import concurrent.futures
 import json
 import random
 import re
-import subprocess
 
 import numpy as np
 import pytest
 
-from cluster import BIN, GOLDEN, Cluster, Failed, cut, golden_cases, served_cases
+from cluster import GOLDEN, Cluster, Failed, cut, golden_cases, served_cases, worker_has_mlx
 
-CACHE = (BIN.parent / "CMakeCache.txt").read_text()
-BUILT = (re.search(r"^STRATA_MLX:STRING=(on|auto)$", CACHE, re.M) is not None
-         and re.search(r"^MLX_DIR:PATH=.*NOTFOUND$|^MLX_DIR:PATH=$", CACHE, re.M) is None
-         and "MLX_DIR:" in CACHE)
-needs_mlx = pytest.mark.skipif(not BUILT, reason="this build has no MLX backend: ./dev build --mlx")
+pytestmark = pytest.mark.skipif(not worker_has_mlx(), reason="this build has no MLX backend: ./dev build --mlx")
 WORKERS = [f"m{i}" for i in range(4)]
 TOLERANCE = 5e-4  # tests/golden/README.md
 F32 = {"kv_dtype": "f32", "activations": "f32"}
-
-
-@pytest.mark.skipif(BUILT, reason="this build has the MLX backend")
-def test_a_worker_without_it_says_so_and_ends(tmp_path):
-    done = subprocess.run([BIN / "strata-worker", "--coordinator", "127.0.0.1:1", "--data-dir", tmp_path, "--backend", "mlx"],
-                          capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "this build has no MLX backend" in done.stderr and "--backend cpu" in done.stderr, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +38,6 @@ def load(cluster, model, stages, **flags):
     cluster.load(model, cuts=cuts_of(model, stages), **flags)
 
 
-@needs_mlx
 @pytest.mark.parametrize("model", ["llama31-mlx4", "llama31-mlx8", "qwen3-mlx4", "qwen3-mlx4-g32", "llama", "gemma2", "phi3-longrope",
                                    "mixtral-mlx4", "deepseek-v2"])
 def test_logits_are_the_references_and_the_same_bits_on_every_partition(cluster, model, tmp_path):
@@ -70,7 +56,6 @@ def test_logits_are_the_references_and_the_same_bits_on_every_partition(cluster,
     assert len(bits) == len(cases)
 
 
-@needs_mlx
 @pytest.mark.parametrize("stages", [1, 2, 4])
 def test_requests_one_after_another_beside_others_and_abandoned_answer_as_fresh_ones(cluster, stages):
     """A request of 39 tokens, a second behind it, many short ones, several at once, one given up, ids used again."""
@@ -103,7 +88,6 @@ def test_requests_one_after_another_beside_others_and_abandoned_answer_as_fresh_
     cluster.run("model", "unload", model)
 
 
-@needs_mlx
 def test_activations_are_floats_where_all_nodes_are_mlx_s_and_int8_is_refused(cluster):
     model = "llama31-mlx4"
     load(cluster, model, 2)
@@ -113,12 +97,11 @@ def test_activations_are_floats_where_all_nodes_are_mlx_s_and_int8_is_refused(cl
         load(cluster, model, 2, activations="int8")
     assert "float32 activations alone" in str(failed.value) and "--activations f32" in str(failed.value)
     # Among others it is left out, and the plan says why.
-    plan = cluster.json("plan", model)
+    plan = cluster.json("plan", model, "--activations", "int8")
     assert "act=int8" in plan["numerics_class"]
     assert any("Node m0 is left out: it computes as mlx-1." in sentence for sentence in plan["why"]), plan["why"]
 
 
-@needs_mlx
 def test_a_plan_does_not_mix_kinds_and_what_is_not_supported_is_named(cluster):
     model = "llama"
     cluster.run("model", "add", GOLDEN / "models" / model, "--name", model, check=False)
@@ -127,7 +110,6 @@ def test_a_plan_does_not_mix_kinds_and_what_is_not_supported_is_named(cluster):
     assert "a plan does not mix numerics" in str(failed.value)
 
 
-@needs_mlx
 def test_a_kv_of_two_bytes_and_quantized_weights_answer_alike_on_every_partition(cluster):
     case = max(golden_cases("llama")[0], key=lambda c: len(c["prompt_ids"]))
     answers = []

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/limits.h"
+#include "common/model/numerics_class.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -178,6 +179,9 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
       .threads = static_cast<uint32_t>(options.threads), .isa = options.isa, .pin = options.pin};
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend, kinds));
   ASSIGN_OR_RETURN(Subject subject, MakeSubject(options));
+  if (!TakesInt8Activations(backend->numerics())) {
+    subject.spec.activations = v1::ACTIVATIONS_F32;
+  }
   const SystemClock clock;
   BenchReport report;
   report.what = subject.what;

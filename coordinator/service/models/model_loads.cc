@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/app/log.h"
+#include "common/model/numerics_class.h"
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/deployment/errors.h"
@@ -81,27 +82,18 @@ PlannerCluster ModelLoads::Snapshot(const std::string& model) const {
 }
 
 absl::StatusOr<v1::Plan> ModelLoads::MakePlanFor(const ModelRuntime& model,
-                                                 const v1::LoadOptions& options) {
+                                                 const v1::LoadOptions& options,
+                                                 bool activations_by_default) {
   ASSIGN_OR_RETURN(PlannerCluster cluster, loop_->Ask([&] { return Snapshot(model.name); }));
-  return ChoosePlacement(model, options, std::move(cluster), options_.deployment.step_timeout);
-}
-
-absl::StatusOr<v1::LoadOptions> ModelLoads::Complete(const ModelRuntime& model,
-                                                     v1::LoadOptions options) {
-  if (options.activations() == v1::ACTIVATIONS_UNSPECIFIED) {
-    ASSIGN_OR_RETURN(const PlannerCluster cluster,
-                     loop_->Ask([&] { return Snapshot(model.name); }));
-    if (!cluster.nodes.empty() && !AnyTakesInt8Activations(cluster, options)) {
-      options.set_activations(v1::ACTIVATIONS_F32);
-    }
-  }
-  return CompleteLoadOptions(model, options_.defaults, std::move(options));
+  return ChoosePlacement(model, options, std::move(cluster), options_.deployment.step_timeout,
+                         activations_by_default);
 }
 
 absl::StatusOr<v1::Plan> ModelLoads::Plan(const std::string& name, const v1::LoadOptions& options) {
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
-  ASSIGN_OR_RETURN(const v1::LoadOptions complete, Complete(*model, options));
-  return MakePlanFor(*model, complete);
+  ASSIGN_OR_RETURN(const v1::LoadOptions complete,
+                   CompleteLoadOptions(*model, options_.defaults, options));
+  return MakePlanFor(*model, complete, options.activations() == v1::ACTIVATIONS_UNSPECIFIED);
 }
 
 absl::StatusOr<v1::Plan> ModelLoads::PlanOn(const std::string& name, const v1::LoadOptions& options,
@@ -115,13 +107,20 @@ absl::StatusOr<v1::Plan> ModelLoads::PlanOn(const ModelRuntime& model,
                                             PlannerCluster machines) const {
   ASSIGN_OR_RETURN(const v1::LoadOptions complete,
                    CompleteLoadOptions(model, options_.defaults, options));
-  return ChoosePlacement(model, complete, std::move(machines), options_.deployment.step_timeout);
+  return ChoosePlacement(model, complete, std::move(machines), options_.deployment.step_timeout,
+                         options.activations() == v1::ACTIVATIONS_UNSPECIFIED);
 }
 
 absl::StatusOr<v1::Plan> ModelLoads::Load(const std::string& name, const v1::LoadOptions& options) {
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
-  ASSIGN_OR_RETURN(const v1::LoadOptions complete, Complete(*model, options));
-  ASSIGN_OR_RETURN(const v1::Plan plan, MakePlanFor(*model, complete));
+  ASSIGN_OR_RETURN(v1::LoadOptions complete,
+                   CompleteLoadOptions(*model, options_.defaults, options));
+  ASSIGN_OR_RETURN(
+      const v1::Plan plan,
+      MakePlanFor(*model, complete, options.activations() == v1::ACTIVATIONS_UNSPECIFIED));
+  if (!TakesInt8Activations(plan.numerics_class().name())) {
+    complete.set_activations(v1::ACTIVATIONS_F32);
+  }
   ASSIGN_OR_RETURN(const RotaryBlob rotary, models_->Rotary(*model, complete.context()));
   return Place(model, complete, plan, rotary);
 }

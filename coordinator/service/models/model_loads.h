@@ -85,10 +85,10 @@ class ModelLoads {
 
   // What deployments of the model leave free; on the loop.
   PlannerCluster Snapshot(const std::string& model) const;
-  // With nothing left unset, for the nodes that there are.
-  absl::StatusOr<v1::LoadOptions> Complete(const ModelRuntime& model, v1::LoadOptions options);
   // Takes the snapshot on the loop and plans here, so that planning holds nothing up.
-  absl::StatusOr<v1::Plan> MakePlanFor(const ModelRuntime& model, const v1::LoadOptions& options);
+  // `activations_by_default`: as PlannerRequest has it.
+  absl::StatusOr<v1::Plan> MakePlanFor(const ModelRuntime& model, const v1::LoadOptions& options,
+                                       bool activations_by_default = false);
   absl::StatusOr<v1::Plan> Place(std::shared_ptr<const ModelRuntime> model,
                                  const v1::LoadOptions& options, const v1::Plan& plan,
                                  const RotaryBlob& rotary);

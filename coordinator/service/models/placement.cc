@@ -129,7 +129,8 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
 }
 
 absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::LoadOptions& options,
-                                         PlannerCluster cluster, nanoseconds step_timeout) {
+                                         PlannerCluster cluster, nanoseconds step_timeout,
+                                         bool activations_by_default) {
   if (cluster.nodes.empty()) {
     return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES",
                  "there is no live worker to place model '" + model.name + "' on")
@@ -137,6 +138,7 @@ absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::Lo
   }
   PlannerRequest request;
   request.options = options;
+  request.activations_by_default = activations_by_default;
   const PlannerModel planned = model.ForPlanner(options);
   ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(cluster, planned, request));
   // Who named the nodes hears from them what is wrong with their disks.

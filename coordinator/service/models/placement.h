@@ -38,8 +38,10 @@ v1::Recovery RecoveryOf(const v1::LoadOptions& options);
 // The best plan for complete options on these nodes, with sentences that say why. Nodes whose disk
 // cannot take a stage's weights are left out, unless the options name the nodes. Takes as long as
 // MakePlan. Errors: FAILED_PRECONDITION (NO_NODES), RESOURCE_EXHAUSTED (NO_DISK), MakePlan's.
+// `activations_by_default`: as PlannerRequest has it.
 absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::LoadOptions& options,
-                                         PlannerCluster cluster, nanoseconds step_timeout);
+                                         PlannerCluster cluster, nanoseconds step_timeout,
+                                         bool activations_by_default = false);
 
 // The best plan for a model that is placed as `before` says, on nodes of which some that it has are
 // gone: PlanReplacement. Errors: ChoosePlacement's.

@@ -176,18 +176,20 @@ TEST(MakePlan, NodesThatTakeFloatActivationsAloneAreLeftOutWhereInt8IsAskedFor) 
   EXPECT_THAT(plan->numerics_class().name(), HasSubstr("cpu-2/"));
   EXPECT_THAT(plan->why(), ::testing::Contains(HasSubstr("Node a is left out: it computes as "
                                                          "mlx-1.cpu.0.32.4, with float32")));
-  EXPECT_TRUE(AnyTakesInt8Activations(cluster, request.options));
 
   auto named = request;
   named.options.add_nodes("a");
-  EXPECT_FALSE(AnyTakesInt8Activations(cluster, named.options));
   ExpectRefused(cluster, named, absl::StatusCode::kFailedPrecondition, "float32 activations alone");
-  named.options.set_activations(v1::ACTIVATIONS_F32);
-  EXPECT_TRUE(MakePlan(cluster, Small(), named).ok());
+  // As a default it is float32 there.
+  named.activations_by_default = true;
+  PlannerModel model = Small();
+  model.activations = "int8";
+  const auto floats = MakePlan(cluster, model, named);
+  ASSERT_TRUE(floats.ok()) << Describe(floats.status());
+  EXPECT_THAT(floats->numerics_class().name(), HasSubstr(",act=f32/"));
 
   auto pinned = request;
   AddPin(&pinned, "a", 0, 9);
-  EXPECT_FALSE(AnyTakesInt8Activations(cluster, pinned.options));
   ExpectRefused(cluster, pinned, absl::StatusCode::kFailedPrecondition, "node a computes with");
 }
 
