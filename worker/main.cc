@@ -12,6 +12,7 @@
 #include "worker/joining/join.h"
 #include "worker/service/bench.h"
 #include "worker/service/examination.h"
+#include "worker/service/selftest.h"
 #include "worker/service/worker_options.h"
 #include "worker/service/worker_process.h"
 
@@ -34,6 +35,9 @@ int main(int argc, char** argv) {
   strata::SetUpGrpc();
   if (argc > 1 && std::string_view(argv[1]) == "bench") {
     return strata::BenchMain(argc - 1, argv + 1, GetEnv);
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "selftest") {
+    return strata::SelftestMain(argc - 1, argv + 1, GetEnv);
   }
   if (argc > 1 && std::string_view(argv[1]) == "join") {
     return strata::JoinMain(argc - 1, argv + 1, GetEnv);

@@ -47,8 +47,9 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   Flags flags(
       "strata-worker", "STRATA_WORKER_", "Computes layers of models for a Strata cluster.",
       "strata-worker bench measures this machine without a cluster; see "
-      "strata-worker bench --help. strata-worker examine, with the flags above, prints what "
-      "a worker would find on this machine, for strata doctor.");
+      "strata-worker bench --help. strata-worker selftest computes made-up models in parts of "
+      "several sizes, and compares the bits. strata-worker examine, with the flags above, prints "
+      "what a worker would find on this machine, for strata doctor.");
   flags.Text("coordinator", &options->coordinator, "Address of the coordinator, HOST:PORT");
   flags.Text("listen", &options->listen,
              "Address to listen on, ADDR:PORT; port 0 picks a free one. Default: the local address "
