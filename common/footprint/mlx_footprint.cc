@@ -3,6 +3,7 @@
 #include "common/footprint/footprint.h"
 #include "common/footprint/mlx_limits.h"
 #include "common/limits.h"
+#include "common/model/block_formats.h"
 #include "common/model/row_widths.h"
 
 namespace strata {
@@ -59,17 +60,18 @@ uint64_t OfMlx::WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t sto
   if (tensor.part || IsMxfp4Scales(tensor.name)) {
     return 0;
   }
-  const Dtype loaded = LoadedDtype(tensor.name, dtype);
   const MatrixShape shape = LoadedShape(tensor);
   if (shape.matrices == 0) {
     const bool halves = dtype == Dtype::kF16 || dtype == Dtype::kBF16;
     return halves ? 2 * stored_bytes : stored_bytes;
   }
+  Dtype loaded = LoadedDtype(tensor.name, dtype);
   if (tensor.matrix.has_value()) {
     const KeptForm kept = tensor.matrix->Kept();
     if (kept.kind == KeptForm::Kind::kIntegers) {
       return IntegerBytes(shape, kept.bits, kept.group);
     }
+    loaded = kept.kind == KeptForm::Kind::kBlocks ? kept.blocks : Dtype::kF32;
   } else if (loaded == Dtype::kU32) {
     return stored_bytes;  // Its scales and biases are tensors of their own.
   }
@@ -81,7 +83,17 @@ uint64_t OfMlx::WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t sto
       return IntegerBytes(shape, 4, GroupOf(shape.inputs, 64));
     }
   }
-  return sizeof(float) * shape.matrices * shape.outputs * shape.inputs;
+  const uint64_t weights = shape.matrices * shape.outputs * shape.inputs;
+  if (IsBlocks(loaded) && !StaysAsStored(tensor.name)) {
+    const MlxBlocks blocks = MlxBlocksOf(loaded);
+    if (blocks.mxfp4) {
+      return weights / 2 + weights / 32;
+    }
+    if (blocks.bits != 0) {
+      return IntegerBytes(shape, blocks.bits, 32);
+    }
+  }
+  return sizeof(float) * weights;
 }
 
 uint64_t OfMlx::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
@@ -114,6 +126,25 @@ uint64_t OfMlx::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
 }
 
 }  // namespace
+
+MlxBlocks MlxBlocksOf(Dtype dtype) {
+  using Kind = BlockPanels::Kind;
+  switch (PanelsOf(dtype).kind) {
+    case Kind::kInt8:
+    case Kind::kAffine8:
+    case Kind::kSuper5:
+      return {.bits = 8};
+    case Kind::kAffine4:
+    case Kind::kSuper4:
+      return {.bits = 4};
+    case Kind::kCodes:
+      return {.bits = dtype == Dtype::kMXFP4 ? 4u : 0u, .mxfp4 = dtype == Dtype::kMXFP4};
+    case Kind::kSuper2:
+    case Kind::kSuper6:
+      break;  // A scale for each 16 inputs, which MLX's integers do not have.
+  }
+  return {};
+}
 
 const Footprint& MlxFootprint() {
   static const OfMlx kFootprint;

@@ -18,6 +18,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& o
 // Whether the build has it, whatever the machine has.
 bool CudaIsBuilt();
 absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options);
+bool MlxIsBuilt();
 // Whether the build has it, and MLX drives a GPU here. Without one the CPU's own backend is faster.
 bool MlxHasGpu();
 

@@ -42,6 +42,9 @@ v1::ProcessorFacts ProcessorFactsOf(const std::string& backend, const std::strin
   if (CudaIsBuilt()) {
     facts.add_backends("cuda");
   }
+  if (MlxIsBuilt()) {
+    facts.add_backends("mlx");
+  }
   return facts;
 }
 
@@ -71,7 +74,8 @@ int ExamineMain(int argc, const char* const* argv, const char* (*get_env)(const 
   if (!kernels.ok()) {
     return Refuse(kernels.status());
   }
-  const bool cpu = options.backend == "cpu" || (options.backend == "auto" && !CudaIsBuilt());
+  const bool cpu =
+      options.backend == "cpu" || (options.backend == "auto" && !CudaIsBuilt() && !MlxHasGpu());
   ExamineOptions examine = ExamineOptionsOf(options, options.advertise);
   examine.running = false;
   examine.processor = ProcessorFactsOf(cpu ? "cpu" : options.backend, (*kernels)->isa);

@@ -9,6 +9,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& op
       .Hint("install a build made on a machine with MLX, or use --backend cpu");
 }
 
+bool MlxIsBuilt() { return false; }
+
 bool MlxHasGpu() { return false; }
 
 }  // namespace strata

@@ -37,6 +37,59 @@ void ReadRow(const TensorView& matrix, uint64_t row, std::span<float> out) {
   }
 }
 
+namespace {
+
+// Codes of one group, in words whose lowest bits come first.
+void PutGroup(const uint8_t* u, uint32_t count, uint32_t bits, uint8_t* to) {
+  if (bits == 8) {
+    std::memcpy(to, u, count);
+    return;
+  }
+  for (uint32_t i = 0; i < count; i += 2) {
+    to[i / 2] = static_cast<uint8_t>(u[i] | u[i + 1] << 4);
+  }
+}
+
+}  // namespace
+
+void ReadIntegerRow(const TensorView& matrix, uint64_t row, uint64_t inputs, uint32_t bits,
+                    uint32_t* words, float* scales, float* biases) {
+  const uint8_t* const from = matrix.data + row * BlockRowBytes(matrix.dtype, inputs);
+  auto* const bytes = reinterpret_cast<uint8_t*>(words);
+  const BlockPanels panels = PanelsOf(matrix.dtype);
+  if (!panels.super()) {
+    for (size_t part = 0; part * kBlockPart < inputs; ++part) {
+      const IntegerPart integers = DecodeIntegers(matrix.dtype, from, part);
+      scales[part] = integers.scale;
+      biases[part] =
+          panels.kind == BlockPanels::Kind::kInt8 ? -128.0f * integers.scale : integers.bias;
+      PutGroup(integers.u, kBlockPart, bits, bytes + part * kBlockPart * bits / 8);
+    }
+    return;
+  }
+  constexpr size_t kParts = kSuperBlock / kBlockPart;
+  for (size_t block = 0; block * kSuperBlock < inputs; ++block) {
+    const IntegerSuperBlock super = DecodeSuperBlock(matrix.dtype, from, block);
+    for (size_t part = 0; part < kParts; ++part) {
+      const size_t at = block * kParts + part;
+      scales[at] = super.scale * static_cast<float>(super.c[part]);
+      biases[at] = -super.minimum * static_cast<float>(super.m[part]);
+      PutGroup(super.u + part * kBlockPart, kBlockPart, bits, bytes + at * kBlockPart * bits / 8);
+    }
+  }
+}
+
+void ReadMxfp4Row(const TensorView& matrix, uint64_t row, uint64_t inputs, uint32_t* words,
+                  uint8_t* exponents) {
+  const uint8_t* const from = matrix.data + row * BlockRowBytes(matrix.dtype, inputs);
+  auto* const bytes = reinterpret_cast<uint8_t*>(words);
+  for (size_t part = 0; part * kBlockPart < inputs; ++part) {
+    const CodePart codes = DecodeCodes(matrix.dtype, from, part);
+    exponents[part] = *CodeScalesAt(matrix.dtype, from, part);
+    PutGroup(codes.u, kBlockPart, 4, bytes + part * kBlockPart / 2);
+  }
+}
+
 uint32_t GroupOf(uint64_t inputs, uint32_t most) {
   for (const uint32_t group : {128u, 64u, 32u}) {
     if (group <= most && inputs % group == 0) {
@@ -55,7 +108,7 @@ void QuantizeRow(std::span<const float> row, uint32_t bits, uint32_t group, uint
     if (bits == 8) {
       cpu::QuantizeInt8(from, group, &scales[g], u.data());
       biases[g] = -128.0f * scales[g];
-      std::memcpy(bytes + g * group, u.data(), group);
+      PutGroup(u.data(), group, bits, bytes + g * group);
       continue;
     }
     cpu::F16 scale;
@@ -63,9 +116,7 @@ void QuantizeRow(std::span<const float> row, uint32_t bits, uint32_t group, uint
     cpu::QuantizeInt4(from, group, &scale, &bias, u.data());
     scales[g] = cpu::ToF32(scale);
     biases[g] = cpu::ToF32(bias);
-    for (uint32_t i = 0; i < group; i += 2) {
-      bytes[(g * group + i) / 2] = static_cast<uint8_t>(u[i] | u[i + 1] << 4);
-    }
+    PutGroup(u.data(), group, bits, bytes + g * group / 2);
   }
 }
 

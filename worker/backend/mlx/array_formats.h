@@ -19,13 +19,22 @@ struct ArrayLayout {
   uint64_t inputs = 0;
   uint32_t bits = 0;  // 0: float32.
   uint32_t group = 0;
+  // 4-bit floats, and a byte for each group, its exponent, in place of scale and bias.
+  bool mxfp4 = false;
 
   uint64_t rows() const { return (matrices == 0 ? 1 : matrices) * outputs; }
   // Of float32 all of it.
   uint64_t WordBytes() const { return rows() * inputs * (bits == 0 ? 32 : bits) / 8; }
   // Of the scales alone, and of the biases alone.
-  uint64_t ScaleBytes() const { return bits == 0 ? 0 : rows() * (inputs / group) * sizeof(float); }
-  uint64_t Bytes() const { return WordBytes() + 2 * ScaleBytes(); }
+  uint64_t ScaleBytes() const {
+    return bits == 0 ? 0 : rows() * (inputs / group) * (mxfp4 ? 1 : sizeof(float));
+  }
+  uint64_t BiasBytes() const { return mxfp4 ? 0 : ScaleBytes(); }
+  // In whole words.
+  uint64_t Bytes() const {
+    return (WordBytes() + ScaleBytes() + BiasBytes() + sizeof(uint32_t) - 1) / sizeof(uint32_t) *
+           sizeof(uint32_t);
+  }
 };
 
 // F32, F16 or BF16.
@@ -34,6 +43,12 @@ bool IsPlainFloat(Dtype dtype);
 float FloatAt(const TensorView& tensor, uint64_t index);
 // Row `row` of a matrix of floats or blocks, exactly: as many floats as `out` has.
 void ReadRow(const TensorView& matrix, uint64_t row, std::span<float> out);
+
+// Row `row` of a matrix of blocks whose integers or codes MLX keeps (MlxBlocksOf), in groups of 32.
+void ReadIntegerRow(const TensorView& matrix, uint64_t row, uint64_t inputs, uint32_t bits,
+                    uint32_t* words, float* scales, float* biases);
+void ReadMxfp4Row(const TensorView& matrix, uint64_t row, uint64_t inputs, uint32_t* words,
+                  uint8_t* exponents);
 
 // The largest group that MLX has and that divides the inputs, of `most` at most; 0: none does.
 uint32_t GroupOf(uint64_t inputs, uint32_t most);

@@ -17,7 +17,7 @@
 namespace strata::mlx {
 
 // A matrix, or one of each expert: float32 [.., outputs, inputs], or words with scales and biases
-// [.., outputs, inputs / group].
+// [.., outputs, inputs / group]; of mxfp4 scales are bytes, and there are no biases.
 struct MatrixArrays {
   ArrayLayout layout;
   std::optional<::mlx::core::array> weight;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/digest.h"
+#include "common/footprint/mlx_limits.h"
 #include "common/model/block_formats.h"
 #include "common/status.h"
 #include "mlx/ops.h"
@@ -126,6 +127,12 @@ absl::StatusOr<ArrayLayout> ArrayLoader::CheckFloats(const Slot& slot, const Sou
   RETURN_IF_ERROR(CheckBytes(name, source.weight));
   layout.bits = 0;
   layout.group = 0;
+  if (blocks && !slot.as_floats && !StaysAsStored(name)) {
+    const MlxBlocks kept = MlxBlocksOf(dtype);
+    layout.bits = kept.bits;
+    layout.group = kept.bits == 0 ? 0 : kBlockPart;
+    layout.mxfp4 = kept.mxfp4;
+  }
   if (blocks || slot.matrix == nullptr || spec_.quantize == v1::QUANTIZE_NONE || slot.as_floats ||
       StaysAsStored(name)) {
     return layout;
@@ -184,7 +191,8 @@ absl::Status ArrayLoader::CheckSlot(Slot* slot) {
                      affine ? CheckAffine(slot, &source) : CheckFloats(*slot, source));
     if (&source == &slot->sources.front()) {
       first = layout;
-    } else if (layout.bits != first.bits || layout.group != first.group) {
+    } else if (layout.bits != first.bits || layout.group != first.group ||
+               layout.mxfp4 != first.mxfp4) {
       return Error(absl::StatusCode::kUnimplemented, "BACKEND_UNSUPPORTED",
                    absl::StrCat("tensor ", source.name, " is stored in another format than ",
                                 slot->name(), ", which the mlx backend does not support yet"))
@@ -202,10 +210,10 @@ void ArrayLoader::SetForm(Slot* slot) {
   if (slot->matrix == nullptr) {
     return;  // As quickly made as read.
   }
-  std::string text =
-      absl::StrCat(kArraysVersion, " ", layout.bits, " bits groups of ", layout.group, " ",
-                   layout.matrices, " matrices ", layout.outputs, " outputs ", layout.inputs,
-                   " inputs from row ", slot->first_row, " pairs of ", slot->pairs_of);
+  std::string text = absl::StrCat(
+      kArraysVersion, " ", layout.bits, layout.mxfp4 ? " bits of mxfp4" : " bits", " groups of ",
+      layout.group, " ", layout.matrices, " matrices ", layout.outputs, " outputs ", layout.inputs,
+      " inputs from row ", slot->first_row, " pairs of ", slot->pairs_of);
   for (const Source& source : slot->sources) {
     for (const TensorInfo* tensor : {&source.weight, &source.scales, &source.biases}) {
       if (!tensor->shape.empty()) {
@@ -259,6 +267,17 @@ absl::Status ArrayLoader::MakeRows(const Slot& slot, const Source& source, uint6
   }
   const uint64_t groups = layout.inputs / layout.group;
   const uint64_t row_bytes = layout.inputs * layout.bits / 8;
+  const auto words_of = [&](uint64_t i) {
+    return reinterpret_cast<uint32_t*>(out.data() + (row + i) * row_bytes);
+  };
+  if (layout.mxfp4) {
+    uint8_t* const exponents = out.data() + layout.WordBytes() + row * groups;
+    for (uint64_t i = 0; i < rows; ++i) {
+      ReadMxfp4Row(weight, StoredRow(i, slot.pairs_of), layout.inputs, words_of(i),
+                   exponents + i * groups);
+    }
+    return absl::OkStatus();
+  }
   auto* const scales = reinterpret_cast<float*>(out.data() + layout.WordBytes()) + row * groups;
   auto* const biases = scales + layout.ScaleBytes() / sizeof(float);
   if (source.affine()) {
@@ -273,10 +292,15 @@ absl::Status ArrayLoader::MakeRows(const Slot& slot, const Source& source, uint6
   }
   std::vector<float> values(layout.inputs);
   for (uint64_t i = 0; i < rows; ++i) {
-    ReadRow(weight, StoredRow(i, slot.pairs_of), values);
-    QuantizeRow(values, layout.bits, layout.group,
-                reinterpret_cast<uint32_t*>(out.data() + (row + i) * row_bytes),
-                scales + i * groups, biases + i * groups);
+    const uint64_t stored = StoredRow(i, slot.pairs_of);
+    float* const scale = scales + i * groups;
+    float* const bias = biases + i * groups;
+    if (IsBlocks(weight.dtype)) {
+      ReadIntegerRow(weight, stored, layout.inputs, layout.bits, words_of(i), scale, bias);
+      continue;
+    }
+    ReadRow(weight, stored, values);
+    QuantizeRow(values, layout.bits, layout.group, words_of(i), scale, bias);
   }
   return absl::OkStatus();
 }
@@ -317,17 +341,23 @@ void ArrayLoader::SetArrays(const Slot& slot, mx::allocator::Data data) const {
     return;
   }
   // Views of one piece of memory.
-  const uint64_t groups = layout.inputs / layout.group;
+  const mx::Shape by_group = ShapeOf(layout, layout.inputs / layout.group);
   const auto words = static_cast<int>(layout.WordBytes() / sizeof(uint32_t));
-  const auto scales = static_cast<int>(layout.ScaleBytes() / sizeof(float));
-  const mx::array all(std::move(data), {words + 2 * scales}, mx::uint32);
-  const auto part = [&](int first, int count) { return mx::slice(all, {first}, {first + count}); };
+  const auto end = static_cast<int>(layout.Bytes() / sizeof(uint32_t));
+  const mx::array all(std::move(data), {end}, mx::uint32);
+  const auto part = [&](int first, int last) { return mx::slice(all, {first}, {last}); };
   slot.matrix->weight =
       mx::reshape(part(0, words), ShapeOf(layout, layout.inputs * layout.bits / 32));
-  slot.matrix->scales =
-      mx::reshape(mx::view(part(words, scales), mx::float32), ShapeOf(layout, groups));
-  slot.matrix->biases =
-      mx::reshape(mx::view(part(words + scales, scales), mx::float32), ShapeOf(layout, groups));
+  if (layout.mxfp4) {
+    const mx::array bytes = mx::view(part(words, end), mx::uint8);
+    slot.matrix->scales =
+        mx::reshape(mx::slice(bytes, {0}, {static_cast<int>(layout.ScaleBytes())}), by_group);
+    mx::eval(*slot.matrix->weight, *slot.matrix->scales);
+    return;
+  }
+  const int scales = words + static_cast<int>(layout.ScaleBytes() / sizeof(float));
+  slot.matrix->scales = mx::reshape(mx::view(part(words, scales), mx::float32), by_group);
+  slot.matrix->biases = mx::reshape(mx::view(part(scales, end), mx::float32), by_group);
   mx::eval(*slot.matrix->weight, *slot.matrix->scales, *slot.matrix->biases);
 }
 

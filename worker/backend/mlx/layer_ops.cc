@@ -14,7 +14,7 @@ mx::array MultiplyOnce(const mx::array& x, const MatrixArrays& matrix) {
   }
   return mx::quantized_matmul(x, *matrix.weight, *matrix.scales, matrix.biases,
                               /*transpose=*/true, static_cast<int>(matrix.layout.group),
-                              static_cast<int>(matrix.layout.bits));
+                              static_cast<int>(matrix.layout.bits), ModeOf(matrix.layout));
 }
 
 mx::array GeluTanh(const mx::array& x) {
@@ -23,6 +23,8 @@ mx::array GeluTanh(const mx::array& x) {
 }
 
 }  // namespace
+
+const char* ModeOf(const ArrayLayout& layout) { return layout.mxfp4 ? "mxfp4" : "affine"; }
 
 mx::array Indices(std::span<const uint32_t> values) {
   return mx::array(values.data(), {static_cast<int>(values.size())}, mx::int32);
@@ -33,9 +35,12 @@ mx::array RowsOf(const MatrixArrays& matrix, const mx::array& rows) {
   if (!matrix.scales.has_value()) {
     return weight;
   }
-  return mx::dequantize(weight, mx::take(*matrix.scales, rows, 0),
-                        mx::take(*matrix.biases, rows, 0), static_cast<int>(matrix.layout.group),
-                        static_cast<int>(matrix.layout.bits));
+  const std::optional<mx::array> biases =
+      matrix.biases.has_value() ? std::make_optional(mx::take(*matrix.biases, rows, 0))
+                                : std::nullopt;
+  return mx::dequantize(weight, mx::take(*matrix.scales, rows, 0), biases,
+                        static_cast<int>(matrix.layout.group), static_cast<int>(matrix.layout.bits),
+                        ModeOf(matrix.layout), std::nullopt, mx::float32);
 }
 
 mx::array Columns(const mx::array& x, int begin, int end) {

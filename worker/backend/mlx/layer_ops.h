@@ -14,6 +14,9 @@
 
 namespace strata::mlx {
 
+// MLX's name for how integers or codes are meant.
+const char* ModeOf(const ArrayLayout& layout);
+
 // int32 [values].
 ::mlx::core::array Indices(std::span<const uint32_t> values);
 

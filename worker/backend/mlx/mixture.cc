@@ -39,7 +39,7 @@ mx::array MultiplyByExperts(const mx::array& x, const Linear& linear, const mx::
       matrix.scales.has_value()
           ? mx::gather_qmm(x, *matrix.weight, *matrix.scales, matrix.biases, std::nullopt, experts,
                            /*transpose=*/true, static_cast<int>(matrix.layout.group),
-                           static_cast<int>(matrix.layout.bits))
+                           static_cast<int>(matrix.layout.bits), ModeOf(matrix.layout))
           : mx::gather_mm(x, mx::transpose(*matrix.weight, {0, 2, 1}), std::nullopt, experts);
   return linear.bias.has_value() ? product + mx::expand_dims(mx::take(*linear.bias, experts, 0), 2)
                                  : product;

@@ -161,6 +161,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& op
   return mlx::MakeBackendOf({}, options);
 }
 
+bool MlxIsBuilt() { return true; }
+
 bool MlxHasGpu() {
   bool has = false;
   mlx::Guarded("looking for a GPU", [&] {
