@@ -21,17 +21,10 @@ constexpr std::chrono::seconds kLookEvery{1};
 constexpr int kLongestPause = 32;
 constexpr size_t kMaxNameBytes = 63;  // A label of DNS.
 constexpr size_t kShownOutputBytes = 200;
-constexpr int kNotThere = 127;  // What setpriv says of a program that is not there.
 
-// setpriv ends it with the thread that started it, however that ends.
 std::vector<std::string> WordsOf(const Announcement& announcement) {
-  std::vector<std::string> words = {"setpriv",
-                                    "--pdeathsig",
-                                    "TERM",
-                                    "avahi-publish",
-                                    "--service",
-                                    announcement.name.substr(0, kMaxNameBytes),
-                                    kCoordinatorService,
+  std::vector<std::string> words = {"avahi-publish", "--service",
+                                    announcement.name.substr(0, kMaxNameBytes), kCoordinatorService,
                                     std::to_string(announcement.port)};
   words.insert(words.end(), announcement.facts.begin(), announcement.facts.end());
   return words;
@@ -42,9 +35,6 @@ absl::Status NotAnnounced(const std::string& why, const std::string& hint) {
 }
 
 absl::Status WhyItEnded(const ProgramResult& result) {
-  if (result.exit_status == kNotThere) {
-    return NotAnnounced("there is no avahi-publish", "install avahi-utils");
-  }
   const std::string said(absl::StripAsciiWhitespace(result.error));
   return NotAnnounced(absl::StrCat("avahi-publish ended with status ", result.exit_status, ": ",
                                    Printable(said, kShownOutputBytes)),
@@ -115,12 +105,11 @@ void Announcer::Work(const std::function<Announcement()>& what) {
       continue;
     }
     announced = wanted;
-    auto started = RunningProgram::Start(WordsOf(wanted));
+    auto started = RunningProgram::Start(WordsOf(wanted), {.ends_with_thread = true});
     if (started.ok()) {
       running = *std::move(started);
     } else {
-      SetProblem(NotAnnounced(std::string(started.status().message()),
-                              "install util-linux and avahi-utils"));
+      SetProblem(NotAnnounced(std::string(started.status().message()), "install avahi-utils"));
       left = pause = kLongestPause;
     }
   } while (!Waited());

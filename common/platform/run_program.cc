@@ -4,6 +4,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +91,57 @@ bool ReadSome(int fd, size_t most, std::string* out) {
   return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
+#ifdef __linux__
+constexpr bool kCanEndWithThread = true;
+
+// As posix_spawnp with no signal blocked, but that the program gets SIGTERM when this thread ends.
+// An errno.
+int SpawnWithThread(pid_t* process, char* const* arguments, char* const* environment,
+                    const std::array<int, 3>& streams) {
+  std::array<int, 2> ends;  // By which the child says why it does not become the program.
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return errno;
+  }
+  const pid_t parent = getpid();
+  *process = fork();
+  if (*process == 0) {  // Nothing from here on but what a signal handler may do.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    int error = getppid() == parent ? 0 : ESRCH;  // It has ended before.
+    for (int fd = 0; fd < 3 && error == 0; ++fd) {
+      error = dup2(streams[static_cast<size_t>(fd)], fd) < 0 ? errno : 0;
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (error == 0) {
+      execvpe(arguments[0], arguments, environment);
+      error = errno;
+    }
+    (void)!write(ends[1], &error, sizeof(error));
+    _exit(127);
+  }
+  int error = *process < 0 ? errno : 0;
+  close(ends[1]);
+  if (error == 0) {
+    ssize_t got = 0;
+    while ((got = read(ends[0], &error, sizeof(error))) < 0 && errno == EINTR) {
+    }
+    if (got > 0) {
+      waitpid(*process, nullptr, 0);
+    }
+  }
+  close(ends[0]);
+  return error;
+}
+#else
+constexpr bool kCanEndWithThread = false;
+
+int SpawnWithThread(pid_t* /*process*/, char* const* /*arguments*/, char* const* /*environment*/,
+                    const std::array<int, 3>& /*streams*/) {
+  return ENOSYS;
+}
+#endif
+
 // A program, and the streams between it and us.
 class Program {
  public:
@@ -128,8 +182,12 @@ class Program {
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     std::vector<std::string> variables;
     std::vector<char*> environment = Environment(&variables);
-    const int failed = posix_spawnp(&process_, arguments[0], &actions, &attributes,
-                                    arguments.data(), environment.data());
+    const int failed = options_.ends_with_thread && kCanEndWithThread
+                           ? SpawnWithThread(&process_, arguments.data(), environment.data(),
+                                             {file.open() ? file.get() : in_.theirs.get(),
+                                              out_.theirs.get(), error_.theirs.get()})
+                           : posix_spawnp(&process_, arguments[0], &actions, &attributes,
+                                          arguments.data(), environment.data());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (failed == ENOENT) {

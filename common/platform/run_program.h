@@ -20,6 +20,9 @@ struct ProgramOptions {
   // Set beside this process's own environment.
   std::vector<std::pair<std::string, std::string>> variables{};
   std::chrono::milliseconds timeout{60'000};
+  // The program gets SIGTERM when the thread that started it ends, however that does; where the
+  // system can (Linux).
+  bool ends_with_thread = false;
   // The most that is kept of each of its outputs; what is beyond is dropped.
   size_t max_output_bytes = size_t{1} << 20;
 };

@@ -229,7 +229,7 @@ def test_two_hosts_find_each_other_by_avahi(tmp_path):
 
         home = coordinator(a, "home", "10.66.0.1")
         coordinator(b, "away", "10.66.0.2")
-        token = run(a, BIN / "strata", "--coordinator", "127.0.0.1:7070", "--tls-dir", tmp_path / "home/operator", "node", "token").stdout
+        token = run(a, BIN / "strata", "--coordinator", "127.0.0.1:7070", "--tls-dir", tmp_path / "home/operator", "node", "token", "--uses", 500).stdout
         token = re.search(r"strata-join-1\S+", token).group(0)
 
         def joins():

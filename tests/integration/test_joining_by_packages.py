@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.long,
 # The authority where an administrator has put it, whom the page tells how to move it, and a change of it.
 AUTHORITY = r"""
 authority() { strata cluster authority "$1" 2>&1; }
+# The node that the worker was before there were certificates.
+strata node remove "$(hostname)" >/dev/null || fail=1
 serves() { sed -i '/^authority/d' /etc/strata/coordinator.toml; echo "authority = \"$1\"" >>/etc/strata/coordinator.toml
            systemctl restart strata-coordinator; wait_for sh -c 'strata node list | grep -q box'; }
 install -d -g strata -m 0750 /etc/strata/authority
@@ -23,6 +25,7 @@ rm -r /var/lib/strata/authority
 serves /etc/strata/authority
 has "another cluster is not made over it" "$(strata cluster init 2>&1)" "already, in /etc/strata/authority"
 strata cluster certificate client anna --out /root/anna >/dev/null || fail=1
+wait_for sh -c '! strata cluster authority status --json | tr -d " \n" | grep -q "\"followed\":false"'
 has "its sandbox keeps the service from changing it" "$(authority rotate)" "cannot make"
 has "and the page is named" "$(authority rotate)" docs/INSTALL.md
 MOVES
@@ -40,7 +43,8 @@ has "it answers under that" "$(ask)" Paris
 # From within its sandbox, to the networks of this machine, which are loopback alone.
 ANNOUNCED = r"""
 apt-get install -q -y --no-install-recommends avahi-utils >/avahi.log 2>&1 || { cat /avahi.log; fail=1; }
-wait_for systemctl is-active avahi-daemon
+# The bus has not heard of what avahi-daemon may.
+systemctl reload dbus; systemctl restart avahi-daemon
 echo 'announce = true' >>/etc/strata/coordinator.toml; systemctl restart strata-coordinator
 found() { avahi-browse --resolve --parsable --terminate --no-db-lookup _strata._tcp; }
 wait_for sh -c 'avahi-browse --resolve --parsable --terminate --no-db-lookup _strata._tcp | grep -q "^="'

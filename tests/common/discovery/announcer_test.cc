@@ -87,12 +87,6 @@ TEST_F(AnnouncerTest, SaysWhyItCannotAndTriesAgain) {
 
 TEST_F(AnnouncerTest, AProgramThatIsNotThereIsNamed) {
   fs::remove(folder_ + "/avahi-publish");
-  // Nothing but what starts it.
-  for (const std::string from : {"/usr/bin/setpriv", "/bin/setpriv"}) {
-    if (fs::exists(from) && !fs::exists(folder_ + "/setpriv")) {
-      fs::create_symlink(from, folder_ + "/setpriv");
-    }
-  }
   setenv("PATH", folder_.c_str(), 1);
   Announcer announcer;
   announcer.Start([] { return Announcement{.name = "home", .port = 7069}; });

@@ -7,6 +7,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <thread>
+#include <utility>
 
 #include "common/status.h"
 
@@ -126,8 +129,26 @@ TEST(RunningProgramTest, WhatDoesNotWantToEndIsKilled) {
   running->reset();  // Waits for it.
 }
 
+TEST(RunningProgramTest, ItEndsWithTheThreadThatStartedIt) {
+  std::unique_ptr<RunningProgram> running;
+  std::thread([&] {
+    auto started = RunningProgram::Start({"sleep", "600"}, {.ends_with_thread = true});
+    ASSERT_TRUE(started.ok()) << started.status();
+    EXPECT_FALSE((*started)->HasEnded());
+    running = *std::move(started);
+  }).join();
+  ASSERT_NE(running, nullptr);
+  while (!running->HasEnded()) {
+  }
+  EXPECT_EQ(running->result().exit_status, 128 + SIGTERM);
+}
+
 TEST(RunningProgramTest, AProgramThatIsNotThereIsNamed) {
-  EXPECT_EQ(ReasonOf(RunningProgram::Start({"no-such-program"}).status()), "PROGRAM_MISSING");
+  for (const bool ends : {false, true}) {
+    EXPECT_EQ(
+        ReasonOf(RunningProgram::Start({"no-such-program"}, {.ends_with_thread = ends}).status()),
+        "PROGRAM_MISSING");
+  }
 }
 
 }  // namespace
