@@ -1,13 +1,15 @@
 #include "worker/backend/mlx/kv_arrays.h"
 
+#include <cstring>
 #include <limits>
-#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "mlx/allocator.h"
 #include "mlx/ops.h"
 #include "mlx/transforms.h"
 #include "worker/backend/mlx/guard.h"
@@ -37,6 +39,27 @@ mx::array TakePages(const mx::array& rows, const mx::array& pages) {
 mx::array Scattered(const mx::array& rows, const mx::array& slots, const mx::array& values) {
   const mx::array kept = mx::astype(values, rows.dtype());
   return mx::scatter(rows, slots, mx::reshape(kept, {kept.shape(0), 1, kept.shape(1)}), 0);
+}
+
+// In memory of its own, evaluated: [16, width]. By an array of indices, since by a number it would
+// be a view, and whoever wrote the rows then would copy them all.
+mx::array PageOf(const mx::array& rows, PageId page) {
+  mx::array copy = mx::reshape(mx::take(ByPage(rows), mx::array({static_cast<int>(page)}), 0),
+                               {kPage, rows.shape(1)});
+  mx::eval(copy);
+  return copy;
+}
+
+// `page` is [16, width], of the rows' kind.
+mx::array WithPage(const mx::array& rows, PageId to, const mx::array& page) {
+  const int first = static_cast<int>(to) * kPage;
+  return mx::scatter(rows, mx::arange(first, first + kPage, mx::int32), mx::expand_dims(page, 1),
+                     0);
+}
+
+// Whether the stage's layer, counted from its first, is of the group.
+bool IsOf(const StageSpec& spec, uint32_t local, uint32_t group) {
+  return spec.model.layers[spec.first_layer + local].attention.kv_group == group;
 }
 
 bool IsLazy(const mx::array& array) { return array.status() == mx::array::Status::unscheduled; }
@@ -127,23 +150,50 @@ std::optional<mx::array> KvArrays::Values(uint32_t local, const mx::array& pages
 }
 
 void KvArrays::CopyPage(const StageSpec& spec, uint32_t group, PageId from, PageId to) {
-  std::vector<int> slots(kPage);
-  std::iota(slots.begin(), slots.end(), static_cast<int>(to) * kPage);
-  const mx::array at(slots.data(), {kPage}, mx::int32);
   for (uint32_t i = 0; i < layers_.size(); ++i) {
-    if (spec.model.layers[spec.first_layer + i].attention.kv_group != group) {
-      continue;
-    }
     for (std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
-      if (!rows->has_value()) {
-        continue;
+      if (rows->has_value() && IsOf(spec, i, group)) {
+        *rows = WithPage(**rows, to, PageOf(**rows, from));
+        mx::eval(**rows);
       }
-      // In memory of its own before it is written, or all pages would be copied: by an array of
-      // indices, since by a number it would be a view.
-      mx::array page = mx::take(ByPage(**rows), mx::array({static_cast<int>(from)}), 0);
-      mx::eval(page);
-      *rows = mx::scatter(**rows, at, mx::reshape(page, {kPage, 1, (*rows)->shape(1)}), 0);
-      mx::eval(**rows);
+    }
+  }
+}
+
+uint64_t KvArrays::PageBytes(const StageSpec& spec, uint32_t group) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i <= spec.last_layer - spec.first_layer; ++i) {
+    const AttentionSpec& attention = spec.model.layers[spec.first_layer + i].attention;
+    bytes += IsOf(spec, i, group) ? kPageTokens * attention.KvNumbers() * ElementBytes(spec) : 0;
+  }
+  return bytes;
+}
+
+void KvArrays::ReadPage(const StageSpec& spec, uint32_t group, PageId page, uint8_t* out) const {
+  for (uint32_t i = 0; i < layers_.size(); ++i) {
+    for (const std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
+      if (rows->has_value() && IsOf(spec, i, group)) {
+        const mx::array copy = PageOf(**rows, page);
+        std::memcpy(out, copy.data<uint8_t>(), copy.nbytes());
+        out += copy.nbytes();
+      }
+    }
+  }
+}
+
+void KvArrays::WritePage(const StageSpec& spec, uint32_t group, PageId page, const uint8_t* in) {
+  for (uint32_t i = 0; i < layers_.size(); ++i) {
+    for (std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
+      if (rows->has_value() && IsOf(spec, i, group)) {
+        const int width = (*rows)->shape(1);
+        const size_t bytes = kPage * width * (*rows)->itemsize();
+        mx::allocator::Data data = mx::allocator::malloc(bytes);
+        std::memcpy(data.buffer().raw_ptr(), in, bytes);
+        in += bytes;
+        *rows =
+            WithPage(**rows, page, mx::array(std::move(data), {kPage, width}, (*rows)->dtype()));
+        mx::eval(**rows);
+      }
     }
   }
 }

@@ -35,6 +35,12 @@ class KvArrays {
   // Evaluates. May throw.
   void CopyPage(const StageSpec& spec, uint32_t group, PageId from, PageId to);
 
+  // Of a page of all the group's layers, of each its keys and then its values.
+  static uint64_t PageBytes(const StageSpec& spec, uint32_t group);
+  // Both have PageBytes, and evaluate. May throw.
+  void ReadPage(const StageSpec& spec, uint32_t group, PageId page, uint8_t* out) const;
+  void WritePage(const StageSpec& spec, uint32_t group, PageId page, const uint8_t* in);
+
   // What was appended and not evaluated, to be evaluated with what else a step makes.
   void AddPending(std::vector<::mlx::core::array>* outputs) const;
   // After an evaluation that failed: what was not appended then is as it was before, so that other

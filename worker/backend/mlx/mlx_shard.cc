@@ -263,4 +263,20 @@ absl::Status MlxShard::CopyPage(uint32_t group, PageId from, PageId to) {
   });
 }
 
+absl::Status MlxShard::ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) {
+  RETURN_IF_ERROR(calls_.PageOf(group, page, PageBytes(group), out.size()));
+  return Guarded("reading a page", [&] {
+    kv_.ReadPage(spec_, group, page, out.data());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status MlxShard::WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) {
+  RETURN_IF_ERROR(calls_.PageOf(group, page, PageBytes(group), in.size()));
+  return Guarded("writing a page", [&] {
+    kv_.WritePage(spec_, group, page, in.data());
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace strata::mlx

@@ -45,6 +45,9 @@ class MlxShard : public Shard {
   absl::Status Head(std::span<const uint32_t> rows) override;
   absl::Status ReadLogits(std::span<float> out) override;
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
+  uint64_t PageBytes(uint32_t group) const override { return KvArrays::PageBytes(spec_, group); }
+  absl::Status ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) override;
+  absl::Status WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) override;
   absl::Status ResizeKv(std::span<const uint64_t> pages) override;
   uint64_t MemoryBytes() const override;
   uint64_t StepReadBytes() const override { return arrays_.step_read_bytes; }
