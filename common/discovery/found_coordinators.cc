@@ -74,6 +74,9 @@ std::optional<uint16_t> PortOf(std::string_view text) {
 bool IsDialled(const std::string& text) {
   in_addr v4{};
   in6_addr v6{};
+  if (text.find('\0') != text.npos) {
+    return false;  // inet_pton would read what is before it.
+  }
   if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
     return ntohl(v4.s_addr) >> 16 != 0xa9fe && v4.s_addr != 0;  // 169.254.0.0/16, RFC 3927.
   }

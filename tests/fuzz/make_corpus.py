@@ -1004,6 +1004,7 @@ def found_coordinators():
     write("found_coordinators", "several", line("a", "10.9.0.1", facts) + line("a", "fd00::1", facts) + line("a", "fe80::1", facts)
           + line("b", "127.0.0.1", facts.replace("a" * 64, "b" * 64), port=65535))
     write("found_coordinators", "escapes", line("a\\034\\059\\;\\\\b", "10.9.0.1", '"x=\\195\\169\\"\\\\;" ' + facts))
+    write("found_coordinators", "nul", line("a", "fd00::1\0x", facts))
     write("found_coordinators", "cut", line("a", "10.9.0.1", facts)[:-10])
 
 

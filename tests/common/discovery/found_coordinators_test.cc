@@ -70,6 +70,8 @@ TEST(FoundCoordinatorsTest, WhatIsNoWholeAnswerIsLeftOut) {
            Line("10.9.0.1", "\"port=7070\" \"ca=" + kHome),
            Line("10.9.0.1", "\"port=7070\" \"ca=" + kHome + "\\"),
            Line("va.local", Facts(kHome)),
+           Line(std::string("10.9.0.1\0x", 10), Facts(kHome)),
+           Line(std::string("fd00::1\0", 8), Facts(kHome)),
            Line("169.254.3.4", Facts(kHome)),
            Line("fe80::1", Facts(kHome)),
            Line("0.0.0.0", Facts(kHome)),
