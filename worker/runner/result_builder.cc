@@ -16,23 +16,42 @@ bool IsLast(const v1::StepItem& item, uint32_t row) {
 }  // namespace
 
 void ResultBuilder::Begin(int items) {
-  items_.assign(static_cast<size_t>(items), {});
-  payloads_.assign(static_cast<size_t>(items), {});
+  items_.clear();
+  items_.resize(static_cast<size_t>(items));
 }
 
 absl::Status ResultBuilder::AddRow(int index, const v1::StepItem& item, const Sequence& sequence,
                                    uint32_t row, std::span<const float> logits) {
-  v1::ItemResult* result = &items_[static_cast<size_t>(index)];
+  Item* added = &items_[static_cast<size_t>(index)];
   if (row >= item.rows_from() && WantsLogits(item)) {
-    std::vector<float>& payload = payloads_[static_cast<size_t>(index)];
-    payload.insert(payload.end(), logits.begin(), logits.end());
-    result->set_payload_rows(result->payload_rows() + 1);
+    added->payload.insert(added->payload.end(), logits.begin(), logits.end());
+    added->result.set_payload_rows(added->result.payload_rows() + 1);
   }
   if (WantsRowLogprob(item, row)) {
-    RETURN_IF_ERROR(AddLogprob(item, sequence, row, logits, result));
+    RETURN_IF_ERROR(AddLogprob(item, sequence, row, logits, &added->result));
   }
-  return IsLast(item, row) && item.sample() ? AddSample(item, sequence, logits, result)
-                                            : absl::OkStatus();
+  if (!Samples(item, row) || IsBehindWrongDraft(*added, item, row)) {
+    return absl::OkStatus();
+  }
+  return AddSample(item, sequence, row, logits, added);
+}
+
+std::optional<v1::TokenLogprob>* ResultBuilder::SampleAt(Item* added, const v1::StepItem& item,
+                                                         uint32_t row) {
+  added->sampled.resize(size_t{item.draft_tokens()} + 1);
+  const auto first = static_cast<uint32_t>(item.token_ids_size()) - item.draft_tokens() - 1;
+  return &added->sampled[row - first];
+}
+
+bool ResultBuilder::IsBehindWrongDraft(const Item& added, const v1::StepItem& item, uint32_t row) {
+  const auto first = static_cast<uint32_t>(item.token_ids_size()) - item.draft_tokens() - 1;
+  for (uint32_t i = 0; i < added.sampled.size() && first + i < row; ++i) {
+    if (added.sampled[i].has_value() &&
+        added.sampled[i]->token_id() != item.token_ids(static_cast<int>(first + i) + 1)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool ResultBuilder::WantsRowLogprob(const v1::StepItem& item, uint32_t row) {
@@ -42,19 +61,20 @@ bool ResultBuilder::WantsRowLogprob(const v1::StepItem& item, uint32_t row) {
 
 bool ResultBuilder::WantsOnlyLargest(const v1::StepItem& item, const Sequence& sequence,
                                      uint32_t row) const {
-  return IsLast(item, row) && item.sample() && !item.digest_layers() && !WantsLogits(item) &&
+  return Samples(item, row) && !item.digest_layers() && !WantsLogits(item) &&
          !WantsRowLogprob(item, row) && !sequence.params.logprobs() &&
-         sampler_.TakesLargest(RequestAfter(item, sequence));
+         sampler_.TakesLargest(RequestAfter(item, sequence, row));
 }
 
-void ResultBuilder::AddLargest(int index, uint32_t token_id) {
-  items_[static_cast<size_t>(index)].add_tokens()->set_token_id(token_id);
+void ResultBuilder::AddLargest(int index, const v1::StepItem& item, uint32_t row,
+                               uint32_t token_id) {
+  SampleAt(&items_[static_cast<size_t>(index)], item, row)->emplace().set_token_id(token_id);
 }
 
-// After the item's tokens: of later ones some layers may be computed already.
-SampleRequest ResultBuilder::RequestAfter(const v1::StepItem& item,
-                                          const Sequence& sequence) const {
-  const size_t length = item.position() + static_cast<size_t>(item.token_ids_size());
+// After the row's token: of later ones some layers may be computed already, and drafts are wrong.
+SampleRequest ResultBuilder::RequestAfter(const v1::StepItem& item, const Sequence& sequence,
+                                          uint32_t row) const {
+  const size_t length = size_t{item.position()} + row + 1;
   SampleRequest request = SampleRequestOf(sequence.params, std::span(sequence.ids).first(length));
   if (item.has_mask()) {
     request.mask = masks_.Find(item.mask());
@@ -75,22 +95,19 @@ absl::Status ResultBuilder::AddLogprob(const v1::StepItem& item, const Sequence&
 }
 
 absl::Status ResultBuilder::AddSample(const v1::StepItem& item, const Sequence& sequence,
-                                      std::span<const float> logits, v1::ItemResult* result) {
+                                      uint32_t row, std::span<const float> logits, Item* added) {
   const v1::SequenceParams& params = sequence.params;
-  ASSIGN_OR_RETURN(const uint32_t id, sampler_.Sample(RequestAfter(item, sequence), logits));
+  ASSIGN_OR_RETURN(const uint32_t id, sampler_.Sample(RequestAfter(item, sequence, row), logits));
+  v1::TokenLogprob sampled;
+  sampled.set_token_id(id);
   if (params.logprobs()) {
-    ASSIGN_OR_RETURN(v1::TokenLogprob logprob, sampler_.Logprob(logits, id, params.top_logprobs()));
-    *result->add_tokens() = std::move(logprob);
-  } else {
-    result->add_tokens()->set_token_id(id);
+    ASSIGN_OR_RETURN(sampled, sampler_.Logprob(logits, id, params.top_logprobs()));
   }
+  *SampleAt(added, item, row) = std::move(sampled);
   return absl::OkStatus();
 }
 
-void ResultBuilder::Drop(int index) {
-  items_[static_cast<size_t>(index)].Clear();
-  payloads_[static_cast<size_t>(index)].clear();
-}
+void ResultBuilder::Drop(int index) { items_[static_cast<size_t>(index)] = Item(); }
 
 ResultMessage ResultBuilder::Finish(const v1::StepFrame& frame) {
   ResultMessage result;
@@ -101,7 +118,18 @@ ResultMessage ResultBuilder::Finish(const v1::StepFrame& frame) {
   for (int i = 0; i < frame.items_size(); ++i) {
     const v1::StepItem& item = frame.items(i);
     v1::ItemResult* added = header->add_items();
-    *added = std::move(items_[static_cast<size_t>(i)]);
+    Item& made = items_[static_cast<size_t>(i)];
+    *added = std::move(made.result);
+    const auto sampled = static_cast<int>(made.sampled.size());
+    for (int s = 0; s < sampled && made.sampled[s].has_value(); ++s) {
+      const bool goes_on =
+          s + 1 < sampled &&
+          made.sampled[s]->token_id() == item.token_ids(item.token_ids_size() - sampled + s + 1);
+      *added->add_tokens() = *std::move(made.sampled[s]);
+      if (!goes_on) {
+        break;
+      }
+    }
     *added->mutable_sequence() = item.sequence();
     if (item.has_error()) {
       *added->mutable_error() = item.error();
@@ -118,11 +146,11 @@ ResultMessage ResultBuilder::Finish(const v1::StepFrame& frame) {
     }
   }
   *header->mutable_stages() = frame.stages();
-  for (std::vector<float>& payload : payloads_) {
+  for (Item& item : items_) {
     if (result.payload.empty()) {
-      result.payload = std::move(payload);  // Most often there is one.
+      result.payload = std::move(item.payload);  // Most often there is one.
     } else {
-      result.payload.insert(result.payload.end(), payload.begin(), payload.end());
+      result.payload.insert(result.payload.end(), item.payload.begin(), item.payload.end());
     }
   }
   return result;

@@ -250,6 +250,7 @@ std::vector<ItemRun> ShardRunner::Impl::AcceptItems(StepMessage* frame) {
     run.index = i;
     run.slice = SliceOf(*item);
     run.rows = static_cast<uint32_t>(item->token_ids_size());
+    run.drafts = item->draft_tokens();
     run.payload_row = payload_row;
     if (!config_.spec.embeds && run.slice.PassesInto(stage_.first)) {
       run.input =
@@ -306,7 +307,8 @@ void ShardRunner::Impl::Settle(v1::StepFrame* frame, std::span<ItemRun> runs) {
 void ShardRunner::Impl::FinishRun(uint64_t step, ItemRun* run) {
   Sequence* sequence = run->sequence;
   if (run->slice.end == ItemSlice::kToTheEnd) {
-    table_.NoteStep(sequence, step, run->old_length + run->rows);
+    // What was drafted may be cut off: windows stay for the rows before it until a later step.
+    table_.NoteStep(sequence, step, run->old_length + run->rows - run->drafts);
     std::erase_if(sequence->unfinished,
                   [run](const UnfinishedItem& item) { return item.position == run->old_length; });
   } else {

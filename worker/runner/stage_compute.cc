@@ -33,7 +33,7 @@ RowRange HeadRows(const v1::StepItem& item) {
       // The last row's successor may not be known yet.
       return {item.rows_from(), item.has_following_id() || item.sample() ? rows : rows - 1};
     default:
-      return {rows - 1, item.sample() ? rows : rows - 1};
+      return {rows - 1 - item.draft_tokens(), item.sample() ? rows : rows - 1};
   }
 }
 
@@ -152,8 +152,9 @@ absl::Status StageCompute::ReadResidual(
   return absl::OkStatus();
 }
 
-absl::Status StageCompute::ReadLargest(const std::function<bool(const ItemRun&, uint32_t)>& only,
-                                       const std::function<void(ItemRun&, uint32_t)>& largest) {
+absl::Status StageCompute::ReadLargest(
+    const std::function<bool(const ItemRun&, uint32_t)>& only,
+    const std::function<void(const ItemRun&, uint32_t, uint32_t)>& largest) {
   if (!shard_.FindsLargest()) {
     return absl::OkStatus();
   }
@@ -176,7 +177,7 @@ absl::Status StageCompute::ReadLargest(const std::function<bool(const ItemRun&, 
   RETURN_IF_ERROR(shard_.ReadLargest(of_rows));
   for (size_t i = 0; i < found.size(); ++i) {
     if (of_rows[i].usable) {
-      largest(*found[i].run, of_rows[i].token_id);
+      largest(*found[i].run, found[i].row, of_rows[i].token_id);
     } else {
       left.push_back(found[i]);
     }

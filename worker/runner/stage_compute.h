@@ -27,6 +27,7 @@ struct ItemRun {
   std::span<const float> input;
   Sequence* sequence = nullptr;
   uint32_t old_length = 0;               // Before the item.
+  uint32_t drafts = 0;                   // The last of the rows, which may be cut off again.
   std::vector<float> parked;             // What is to stay here of a slice, as `input`.
   absl::Status status;                   // Not ok: the item failed here, after it was accepted.
   std::vector<v1::LayerDigest> digests;  // Of this stage's layers, for an item that asks.
@@ -65,10 +66,10 @@ class StageCompute {
   bool logits_wanted() const { return !wanted_.empty(); }
 
   // Where the device finds the largest logit itself: calls `largest` with each wanted row of which
-  // `only` says that no more is wanted, and its id. Rows that are left, also for not being usable,
-  // are those of ReadLogits.
+  // `only` says that no more is wanted (its run, its index in the item), and its id. Rows that are
+  // left, also for not being usable, are those of ReadLogits.
   absl::Status ReadLargest(const std::function<bool(const ItemRun&, uint32_t)>& only,
-                           const std::function<void(ItemRun&, uint32_t)>& largest);
+                           const std::function<void(const ItemRun&, uint32_t, uint32_t)>& largest);
 
   // The logits after Forward: calls `row` with each wanted row, in order: the run, the row's index
   // in the item, its logits.

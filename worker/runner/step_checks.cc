@@ -44,8 +44,8 @@ absl::Status CheckUnknownFields(const google::protobuf::Message& message) {
 
 absl::Status CheckImplemented(const v1::StepItem& item) {
   RETURN_IF_ERROR(CheckUnknownFields(item));
-  if (item.draft_tokens() > 0) {
-    return NotImplemented("DRAFT_TOKENS_UNSUPPORTED", "draft tokens are");
+  if (item.draft_masks_size() > 0 || (item.draft_tokens() > 0 && item.has_mask())) {
+    return NotImplemented("DRAFT_MASKS_UNSUPPORTED", "drafted tokens with token masks are");
   }
   if (!item.last_stage_payload().empty()) {
     return NotImplemented("LAST_STAGE_PAYLOAD_UNSUPPORTED", "payloads for the last stage are");
@@ -80,6 +80,20 @@ absl::Status BadEmbeddingRow(const v1::EmbeddingRow& row, const std::string& wha
                "the row of input embeddings at position " + std::to_string(row.position()) + " " +
                    what)
       .Fact("position", row.position());
+}
+
+// Of an item with tokens: what it may be beside drafted ones.
+absl::Status CheckDrafts(const v1::StepItem& item) {
+  const auto rows = static_cast<uint32_t>(item.token_ids_size());
+  const bool plain = item.sample() && !item.digest_layers() && !item.has_following_id() &&
+                     !WantsLogits(item) && !WantsLogprobs(item) && SliceOf(item).whole();
+  if (item.draft_tokens() == 0 || (plain && item.draft_tokens() < rows)) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kInvalidArgument, "DRAFT_TOKENS",
+               std::to_string(item.draft_tokens()) + " of an item's " + std::to_string(rows) +
+                   " tokens are drafted: that takes a token before them, and an item that only "
+                   "samples, on all layers");
 }
 
 // The rows of input embeddings of an item whose token ids were checked.
@@ -239,6 +253,7 @@ absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activati
     RETURN_IF_ERROR(CheckTokenId("token id", id, spec.model.vocab));
   }
   RETURN_IF_ERROR(CheckSlice(item, spec.model));
+  RETURN_IF_ERROR(CheckDrafts(item));
   RETURN_IF_ERROR(CheckEmbeddingRows(item, spec));
   RETURN_IF_ERROR(CheckLayerDigests(item, spec));
   if (item.has_following_id()) {
@@ -270,6 +285,11 @@ bool WantsLogits(const v1::StepItem& item) {
 bool WantsLogprobs(const v1::StepItem& item) {
   return item.rows_wanted() == v1::ROWS_WANTED_LOGPROBS ||
          item.rows_wanted() == v1::ROWS_WANTED_LOGITS_AND_LOGPROBS;
+}
+
+bool Samples(const v1::StepItem& item, uint32_t row) {
+  return item.sample() &&
+         row + item.draft_tokens() + 1 >= static_cast<uint32_t>(item.token_ids_size());
 }
 
 uint32_t LogitsRows(const v1::StepItem& item) {

@@ -29,6 +29,9 @@ absl::Status CheckParams(const v1::SequenceParams& params, const ModelSpec& mode
 absl::Status CheckItem(const v1::StepItem& item, std::span<const float> activations,
                        const StageSpec& spec);
 
+// Whether a token is sampled behind this row of an item that is known to be well-formed, or may be:
+// behind the last one, and behind each from the one before the first drafted token on.
+bool Samples(const v1::StepItem& item, uint32_t row);
 // Logits rows that an item wants in the result's payload, once it is known to be well-formed.
 uint32_t LogitsRows(const v1::StepItem& item);
 // What rows_wanted asks for.

@@ -148,7 +148,9 @@ absl::Status StepComputer::ComputeLogits(const v1::StepFrame& frame, std::span<I
       [&](const ItemRun& run, uint32_t row) {
         return result_.WantsOnlyLargest(frame.items(run.index), *run.sequence, row);
       },
-      [&](ItemRun& run, uint32_t token_id) { result_.AddLargest(run.index, token_id); }));
+      [&](const ItemRun& run, uint32_t row, uint32_t token_id) {
+        result_.AddLargest(run.index, frame.items(run.index), row, token_id);
+      }));
   return compute_.ReadLogits([&](ItemRun& run, uint32_t row, std::span<const float> logits) {
     if (frame.items(run.index).digest_layers()) {
       run.digests.back().add_rows(RowDigest(logits));
