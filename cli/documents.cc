@@ -63,6 +63,7 @@ Json OptionsDocument(const v1::LoadOptions& options) {
       {"kv_dtype", Word(v1::KvDtype_Name(options.kv_dtype()), "KV_DTYPE_", "f16")},
       {"recovery", Word(v1::Recovery_Name(options.recovery()), "RECOVERY_", "wait")},
       {"standby", options.standby()},
+      {"speculate", options.speculate().empty() ? "off" : options.speculate()},
       {"nodes", Strings(options.nodes())},
       {"layers", std::move(layers)}};
 }
@@ -187,6 +188,8 @@ Json ModelDocument(const v1::Model& model) {
     document["hop_ms"] = model.hop_ms();
   }
   document["preemptions"] = model.preemptions();
+  document["drafted_tokens"] = model.drafted_tokens();
+  document["accepted_tokens"] = model.accepted_tokens();
   if (model.has_retry()) {
     document["retry"] = {{"in_s", model.retry().in_s()}, {"failed", model.retry().failed()}};
   }
@@ -227,6 +230,8 @@ Json SessionDocument(const v1::Session& session) {
           {"compute_ms", session.compute_ms()},
           {"wait_ms", session.wait_ms()},
           {"hop_ms", session.hop_ms()},
+          {"drafted_tokens", session.drafted_tokens()},
+          {"accepted_tokens", session.accepted_tokens()},
           {"key", session.key().empty() ? Json(nullptr) : Json(session.key())},
           {"key_name", session.key_name().empty() ? Json(nullptr) : Json(session.key_name())}};
 }
@@ -325,6 +330,10 @@ Json GenerationDocument(const sdk::Generation& generation, bool with_logprobs,
                 {"numerics_class", generation.numerics_class},
                 {"plan_epoch", generation.plan_epoch}};
   // Of answers that have such.
+  if (generation.drafted_tokens > 0) {
+    document["usage"]["drafted_tokens"] = generation.drafted_tokens;
+    document["usage"]["accepted_tokens"] = generation.accepted_tokens;
+  }
   if (!generation.thought.empty()) {
     document["thought"] = generation.thought;
     document["usage"]["reasoning_tokens"] = generation.reasoning_tokens;

@@ -310,6 +310,9 @@ void AnswerOptions::AddTo(CLI::App* app) {
       ->group(answer);
   AddText(app, "--deadline", &deadline, "TIME", "Give up after this long, for example 30s")
       ->group(answer);
+  AddChoice(app, "--speculate", &speculate, {"auto", "off", "lookup"},
+            "Draft tokens, which changes none; default as the\nmodel was loaded")
+      ->group(answer);
   AddFloat(app, "--temperature", &sampling.temperature, {.min = 0}, "0 is greedy")->group(choice);
   AddCount(app, "--top-k", &sampling.top_k, 0, kAny, "Only the N most probable; 0 is off")
       ->group(choice);
@@ -370,6 +373,7 @@ absl::Status AnswerOptions::Apply(sdk::GenerateRequest* request, sdk::CallOption
   request->max_tokens = max_tokens.value_or(0);
   request->min_tokens = min_tokens.value_or(0);
   request->sampling = sampling;
+  request->speculate = speculate;
   RETURN_IF_ERROR(ApplyLogitBias(logit_bias, &request->sampling));
   if (stop.size() > kMaxStopStrings) {
     return UsageError("--stop is given " + std::to_string(stop.size()) + " times; at most " +
@@ -437,6 +441,11 @@ void PlacementOptions::AddTo(CLI::App* app) {
       "Keep packed weights of every layer on the disks of\nso many other nodes too, so that the "
       "loss of one\nmoves no weights; default 0")
       ->group(group);
+  AddChoice(
+      app, "--speculate", &speculate, {"auto", "off", "lookup"},
+      "Draft tokens of answers, which changes none of\nthem: from the request's own (lookup), or "
+      "by all\nmeans there are (auto); default off")
+      ->group(group);
   AddText(app, "--tool-format", &tool_format, "NAME",
           "How answers write calls of tools: auto, none or\na name of docs/API.md; default auto")
       ->group(group);
@@ -464,6 +473,7 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
   if (recovery == "move") options->set_recovery(v1::RECOVERY_MOVE);
   if (recovery == "off") options->set_recovery(v1::RECOVERY_OFF);
   options->set_standby(standby.value_or(0));
+  options->set_speculate(speculate);
   options->set_tool_format(tool_format);
   options->set_reasoning_format(reasoning_format);
   return ApplyNodes(nodes, layers, options);

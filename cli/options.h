@@ -82,6 +82,7 @@ struct AnswerOptions {
   std::string logit_bias;  // "ID:V,ID:V"
   std::string request_id;
   std::string deadline;
+  std::string speculate;
 
   // Adds them all; `this` outlives the parse.
   void AddTo(CLI::App* app);
@@ -107,6 +108,7 @@ struct PlacementOptions {
   std::string reasoning_format;
   std::string recovery;
   std::optional<uint32_t> standby;
+  std::string speculate;
 
   void AddTo(CLI::App* app);
   absl::Status Apply(v1::LoadOptions* options) const;

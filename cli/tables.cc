@@ -99,12 +99,23 @@ void PrintModels(const google::protobuf::RepeatedPtrField<v1::Model>& models,
   table.Print(out, indent);
 }
 
+bool AnyDrafts(const google::protobuf::RepeatedPtrField<v1::Session>& sessions) {
+  return std::any_of(sessions.begin(), sessions.end(),
+                     [](const v1::Session& s) { return s.drafted_tokens() > 0; });
+}
+
+std::string DraftsOf(const v1::Session& session) {
+  return std::to_string(session.accepted_tokens()) + "/" + std::to_string(session.drafted_tokens());
+}
+
 void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessions,
                    const std::string& indent, std::ostream* out) {
   const bool keys = std::any_of(sessions.begin(), sessions.end(),
                                 [](const v1::Session& s) { return !s.key().empty(); });
   std::vector<std::string> head = {"REQUEST",    "MODEL",    "STATE", ">PROMPT",
                                    ">GENERATED", ">AT MOST", ">AGE"};
+  const bool drafts = AnyDrafts(sessions);
+  if (drafts) head.push_back(">DRAFTS");
   if (keys) head.push_back("KEY");
   Table table(head);
   for (const v1::Session& session : sessions) {
@@ -115,6 +126,7 @@ void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessio
                                     std::to_string(session.generated_tokens()),
                                     std::to_string(session.max_tokens()),
                                     Age(session.age_ms())};
+    if (drafts) row.push_back(DraftsOf(session));
     if (keys) row.push_back(KeyOf(session));
     table.AddRow(std::move(row));
   }

@@ -22,6 +22,9 @@ void PrintNodes(const google::protobuf::RepeatedPtrField<v1::Node>& nodes,
                 const std::string& indent, std::ostream* out);
 void PrintModels(const google::protobuf::RepeatedPtrField<v1::Model>& models,
                  const std::string& indent, std::ostream* out);
+// Whether tokens were drafted for any of them; and of one "accepted/drafted".
+bool AnyDrafts(const google::protobuf::RepeatedPtrField<v1::Session>& sessions);
+std::string DraftsOf(const v1::Session& session);
 void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessions,
                    const std::string& indent, std::ostream* out);
 void PrintKv(const google::protobuf::RepeatedPtrField<v1::KvUse>& uses, const std::string& indent,

@@ -111,14 +111,23 @@ void PrintStages(const v1::GetStatusResponse& status, const TokenRates& rates, s
 
 void PrintRequests(const v1::GetStatusResponse& status, const TokenRates& rates,
                    std::ostream* out) {
-  Table table(
-      {"REQUEST", "MODEL", "STATE", ">PROMPT", ">GENERATED", ">AT MOST", ">TOKENS/S", ">AGE"});
+  std::vector<std::string> head = {"REQUEST",    "MODEL",    "STATE",     ">PROMPT",
+                                   ">GENERATED", ">AT MOST", ">TOKENS/S", ">AGE"};
+  const bool drafts = AnyDrafts(status.sessions());
+  if (drafts) head.push_back(">DRAFTS");
+  Table table(head);
   for (const v1::Session& session : status.sessions()) {
-    table.AddRow({session.request_id(), session.model(), session.state(),
-                  std::to_string(session.prompt_tokens()),
-                  std::to_string(session.generated_tokens()), std::to_string(session.max_tokens()),
-                  OrDash(rates.Of(session.request_id(), session.key())),
-                  FormatDuration(milliseconds(static_cast<int64_t>(session.age_ms())))});
+    std::vector<std::string> row = {
+        session.request_id(),
+        session.model(),
+        session.state(),
+        std::to_string(session.prompt_tokens()),
+        std::to_string(session.generated_tokens()),
+        std::to_string(session.max_tokens()),
+        OrDash(rates.Of(session.request_id(), session.key())),
+        FormatDuration(milliseconds(static_cast<int64_t>(session.age_ms())))};
+    if (drafts) row.push_back(DraftsOf(session));
+    table.AddRow(std::move(row));
   }
   *out << "\n";
   table.Print(out);

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "coordinator/deployment/load_retry.h"
+#include "coordinator/engine/drafter.h"
 
 namespace strata {
 
@@ -37,6 +38,7 @@ struct DeploymentOptions {
   double kv_watermark = 0.05;                         // EngineConfig::kv_watermark.
   nanoseconds inter_token_target = milliseconds(20);  // EngineConfig::inter_token_target.
   bool prefix_cache = true;
+  MakeDrafter make_drafter = NewDrafter;  // EngineConfig::make_drafter.
   // A worker that loads, or resizes, and gets no further for so long has failed at it; 0: never.
   nanoseconds load_timeout = std::chrono::minutes(5);
   LoadRetryOptions retry;

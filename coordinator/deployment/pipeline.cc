@@ -66,6 +66,9 @@ EngineConfig Pipeline::MakeConfig() const {
   config.kv_watermark = options_.kv_watermark;
   config.inter_token_target = options_.inter_token_target;
   config.prefix_cache = options_.prefix_cache;
+  config.make_drafter = options_.make_drafter;
+  config.speculate = ParseSpeculate(placed_->load_options().speculate(), Speculate::kOff)
+                         .value_or(Speculate::kOff);
   config.step_timeout = options_.step_timeout;
   config.stall_timeout = options_.stall_timeout;
   config.recovery_timeout = options_.recovery_timeout;

@@ -98,6 +98,13 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   request.params.set_rotary_variant(is_long ? 1 : 0);
   LiveSession& session = sessions_.Add(std::move(request), std::move(sink), *max_tokens, now);
   session.mask_since = now;
+  // What else travels back of rows would have to be taken back with drafts, and of constraints the
+  // masks behind them are not known.
+  if (session.request.constraint == nullptr && !session.request.return_logits &&
+      !session.request.digest_layers && !results_.stages_refuse_drafts()) {
+    session.drafts = SessionDrafts(config_.make_drafter(
+        session.request.speculate.value_or(config_.speculate), session.most_tokens()));
+  }
   book_.Open(session);
   ++counters_.submitted;
   Pump(now);
@@ -199,7 +206,8 @@ EngineSnapshot Engine::Impl::Snapshot(TimePoint now) const {
     snapshot.sessions.push_back(
         {session.request.key, session.request.request_id, StateOf(session, sessions_),
          session.prompt_tokens, session.generated(), session.max_tokens, session.request.guaranteed,
-         now - session.arrived, session.steps, session.times});
+         now - session.arrived, session.steps, session.times, session.drafts.drafted(),
+         session.drafts.accepted(), session.kv.drafts()});
   }
   snapshot.kv = book_.ledger().Snapshot();
   if (!fence_.running() && !fence_.last_fault().ok()) {

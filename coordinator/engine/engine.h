@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/frame.h"
 #include "common/model/model_spec.h"
+#include "coordinator/engine/drafter.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/sequence_numbers.h"
 #include "coordinator/engine/session.h"
@@ -55,6 +56,9 @@ struct EngineConfig {
   double kv_watermark = 0.05;
   // Whether sequences stay after their session's end, for others that begin alike.
   bool prefix_cache = true;
+  // What drafts tokens of answers, unless their requests say otherwise; and by whom.
+  Speculate speculate = Speculate::kOff;
+  MakeDrafter make_drafter = NewDrafter;
   // Without a result for this long the steps in flight are given up,
   nanoseconds step_timeout = std::chrono::seconds(10);
   // or sooner, where the steps are known to take less: after several times what is expected of
@@ -110,8 +114,11 @@ struct SessionSnapshot {
   uint32_t max_tokens = 0;
   bool guaranteed = false;
   nanoseconds age{0};
-  uint32_t steps = 0;  // Committed, with rows of it.
-  StepTimes times;     // Of those.
+  uint32_t steps = 0;            // Committed, with rows of it.
+  StepTimes times;               // Of those.
+  uint32_t drafted_tokens = 0;   // That were computed,
+  uint32_t accepted_tokens = 0;  // and those of them that the answer has.
+  uint32_t drafts_held = 0;      // That stages may have now beside what is known.
 };
 
 struct EngineCounters {
@@ -124,6 +131,8 @@ struct EngineCounters {
   uint64_t rows_committed = 0;
   uint64_t slices_sent = 0;  // Of waves (layer_waves.h).
   uint64_t tokens_generated = 0;
+  uint64_t tokens_drafted = 0;   // That were computed,
+  uint64_t drafts_accepted = 0;  // and those of them that answers have.
   uint64_t item_errors = 0;
   uint64_t replays = 0;      // After an item's NOT_FOUND or FAILED_PRECONDITION.
   uint64_t rebuilds = 0;     // After a fence, of sequences that a stage had lost.

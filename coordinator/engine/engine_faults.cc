@@ -215,6 +215,7 @@ void Engine::Impl::BeginSuspension(std::vector<EngineStage> stages) {
   stalls_.Begin();
   fence_patience_ = config_.step_timeout;
   builder_.RenewWaves();
+  results_.ForgetRefusals();
 }
 
 void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {

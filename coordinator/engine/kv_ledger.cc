@@ -203,6 +203,28 @@ bool KvLedger::Grow(ClaimId claim, uint32_t length) {
   return true;
 }
 
+bool KvLedger::GrowLeaving(ClaimId claim, uint32_t length, uint64_t spare) {
+  const KvPages more = Growth(claim, length);
+  for (size_t i = 0; i < more.size(); ++i) {
+    if (more[i] > 0 && more[i] + spare > components_[i].free) {
+      return false;
+    }
+  }
+  return Grow(claim, length);
+}
+
+void KvLedger::Shrink(ClaimId claim, uint32_t length) {
+  Claim& left = claims_.at(claim);
+  STRATA_CHECK(claimed_.use(claim) == PageUse::kLive);
+  left.length = std::min(left.length, length);
+  const uint32_t charged = std::min(left.charged, length);
+  const uint32_t pages = Claimed(left.charged) - Claimed(charged);
+  left.charged = charged;
+  if (pages > 0) {
+    Book({claim}, [&] { claimed_.Resize(claim, claimed_.size(claim) - pages); });
+  }
+}
+
 KvPages KvLedger::Growth(ClaimId claim, uint32_t length) const {
   const uint32_t charged = claims_.at(claim).charged;
   const KvPages before = Everywhere(Claimed(charged));

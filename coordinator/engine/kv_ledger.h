@@ -84,6 +84,11 @@ class KvLedger {
   uint32_t Covers(ClaimId claim) const;
   // Has a live claim cover `length` tokens, on every stage; or changes nothing: false.
   bool Grow(ClaimId claim, uint32_t length);
+  // The same, where `spare` pages of every component stay free.
+  bool GrowLeaving(ClaimId claim, uint32_t length, uint64_t spare);
+  // Has a live claim cover no more than `length` tokens: its pages behind them, which it shares
+  // with nobody, are free.
+  void Shrink(ClaimId claim, uint32_t length);
   // What Grow would take, what a claim has, and what is free, now or once it is not fenced any
   // more.
   KvPages Growth(ClaimId claim, uint32_t length) const;

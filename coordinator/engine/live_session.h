@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "coordinator/engine/session.h"
+#include "coordinator/engine/session_drafts.h"
 #include "coordinator/engine/session_kv.h"
 #include "coordinator/engine/step_meter.h"
 
@@ -35,7 +36,8 @@ struct LiveSession {
   TimePoint arrived{0};
   std::optional<TimePoint> started;  // Admitted.
   std::optional<TimePoint> first_token;
-  SessionKv kv;            // The book writes it.
+  SessionKv kv;  // The book writes it.
+  SessionDrafts drafts;
   uint32_t next_row = 0;   // First position whose rows the sink has not seen.
   uint64_t last_step = 0;  // Of its newest item, by the steps that were ever sent.
   uint32_t steps = 0;      // Committed, with rows of it; and where their time went.
@@ -59,6 +61,11 @@ struct LiveSession {
   // Its next token cannot be sampled yet. What is before it may be computed.
   bool awaits_mask() const {
     return request.constraint != nullptr && request.constraint->Next() == nullptr;
+  }
+  // Tokens that its next step may have beside the one that is known.
+  uint32_t most_drafts() const {
+    const uint32_t left = max_tokens - generated();
+    return left > 0 ? left - 1 : 0;
   }
   // The longest that its sequence can become.
   uint32_t most_tokens() const { return prompt_tokens + max_tokens; }

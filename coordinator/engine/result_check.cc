@@ -48,6 +48,25 @@ std::string CheckDigests(const SentItem& sent, uint32_t layers, const v1::ItemRe
   return bad;
 }
 
+// What was sampled: a token behind the last known one, and behind each draft that it was.
+std::string CheckSampled(const SentItem& sent, const v1::ItemResult& item) {
+  const int drafts = static_cast<int>(sent.drafts.size());
+  if (item.has_error() || !sent.sample || drafts == 0) {
+    return Count(item.tokens_size(), !item.has_error() && sent.sample ? 1 : 0, "tokens");
+  }
+  if (item.tokens_size() < 1 || item.tokens_size() > drafts + 1) {
+    return Count(item.tokens_size(), drafts + 1, "tokens at most, and one at least");
+  }
+  for (int i = 0; i < item.tokens_size() && i < drafts; ++i) {
+    const bool goes_on = i + 1 < item.tokens_size();
+    if ((item.tokens(i).token_id() == sent.drafts[static_cast<size_t>(i)]) != goes_on) {
+      return std::to_string(item.tokens_size()) + " tokens, where draft " + std::to_string(i) +
+             (goes_on ? " came out otherwise" : " came out right");
+    }
+  }
+  return "";
+}
+
 std::string CheckItem(const SentItem& sent, const ResultShape& shape, const v1::ItemResult& item) {
   const uint32_t vocab = shape.vocab;
   if (item.sequence().request_id() != sent.request_id ||
@@ -55,7 +74,7 @@ std::string CheckItem(const SentItem& sent, const ResultShape& shape, const v1::
     return "a name that was not sent";
   }
   const bool ok = !item.has_error();
-  std::string bad = Count(item.tokens_size(), ok && sent.sample ? 1 : 0, "tokens");
+  std::string bad = CheckSampled(sent, item);
   if (bad.empty()) {
     bad = Count(item.row_logprobs_size(), ok ? sent.row_logprobs : 0, "row logprobs");
   }

@@ -23,7 +23,8 @@ struct SentItem {
   uint64_t sequence = 0;  // The number of its sequence.
   std::string request_id;
   uint32_t position = 0;
-  uint32_t rows = 0;
+  uint32_t rows = 0;             // Drafts included,
+  std::vector<uint32_t> drafts;  // the last of them.
   // Of an item that is computed over several steps; both of one that is not.
   bool first_slice = true;
   bool last_slice = true;
@@ -38,14 +39,19 @@ struct SentItem {
   uint32_t prompt_top_logprobs = 0;
 };
 
-enum class CommandKind { kFork, kTruncate, kRelease };
+enum class CommandKind {
+  kFork,
+  kTruncate,  // To what is kept or committed.
+  kCutDrafts,
+  kRelease,
+};
 
 // Of a command.
 struct SentCommand {
   CommandKind kind = CommandKind::kRelease;
   uint64_t sequence = 0;  // The number of the sequence; of the new one for a Fork.
   uint64_t source = 0;    // Of a Fork.
-  uint32_t length = 0;    // Of a Fork or Truncate, with the fingerprint there.
+  uint32_t length = 0;    // But for a Release, with the fingerprint there.
   Fingerprint fingerprint = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "coordinator/engine/draft_length.h"
 #include "coordinator/engine/step_pace.h"
 
 namespace strata {
@@ -122,6 +123,13 @@ class StepFiller {
   }
 
   ScheduledStep Fill() {
+    ScheduledStep step = FillWithKnown();
+    AddDrafts(&step);
+    return step;
+  }
+
+ private:
+  ScheduledStep FillWithKnown() {
     AddDecode();
     if (!pace_.prompts_apart && snapshot_.wave_items > 0) {
       return {std::move(items_), 0, WaveMove::kFinish};
@@ -144,7 +152,22 @@ class StepFiller {
     return {std::move(items_), waves || slices > 1 ? slices : 0, move};
   }
 
- private:
+  // Of the decode items, which are the first.
+  void AddDrafts(ScheduledStep* step) const {
+    std::vector<DraftOffer> offers;
+    for (const ReadySession* session : taken_) {
+      offers.push_back({session->drafts, session->draft_chance});
+    }
+    const double attended = snapshot_.decoding_attended / std::max(1u, snapshot_.decoding);
+    const std::vector<uint32_t> lengths = DraftLengths(offers, room_.rows, [&](uint32_t rows) {
+      return CycleMs(snapshot_, pace_.batches,
+                     {work_.rows + rows, work_.attended + rows * attended});
+    });
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      step->items[i].drafts = lengths[i];
+    }
+  }
+
   // Those under way are in the step too.
   void LeaveRoomForWaves() {
     room_.items = SaturatingSub(room_.items, snapshot_.wave_items);
@@ -255,6 +278,7 @@ class StepFiller {
       if (room.Rows(*session, 1) == 1) {
         room.Take(*session, 1);
         Take(*session, 1);
+        taken_.push_back(session);
       }
     }
   }
@@ -307,11 +331,12 @@ class StepFiller {
   const StepPace pace_;
   Room room_;
   std::vector<const ReadySession*> decode_;
-  StepWork prompts_;         // All that is ready of them.
-  uint32_t share_ = 0;       // Sessions that decode, of one micro-batch.
-  uint32_t open_slots_ = 0;  // Steps that are to be sent until it is better to wait.
-  StepWork work_;            // Of the items so far.
-  double row_ms_ = 0;        // ItemMs
+  std::vector<const ReadySession*> taken_;  // Those of them that are in the step.
+  StepWork prompts_;                        // All that is ready of them.
+  uint32_t share_ = 0;                      // Sessions that decode, of one micro-batch.
+  uint32_t open_slots_ = 0;                 // Steps that are to be sent until it is better to wait.
+  StepWork work_;                           // Of the items so far.
+  double row_ms_ = 0;                       // ItemMs
   double attended_ms_ = 0;
   double limit_ms_ = 0;
   std::vector<ScheduledItem> items_;

@@ -22,6 +22,8 @@ struct ReadySession {
   int32_t priority = 0;       // Prompts of higher ones go first.
   uint32_t tenant = 0;        // Index into `served`.
   bool spreads = true;        // Its tokens may be in a wave.
+  uint32_t drafts = 0;        // Of one that decodes: drafted tokens that its item may have too,
+  double draft_chance = 0;    // and that one is right, if those before it are.
 };
 
 struct SchedulerSnapshot {
@@ -59,6 +61,7 @@ struct SchedulerSnapshot {
 struct ScheduledItem {
   uint64_t id = 0;
   uint32_t tokens = 0;
+  uint32_t drafts = 0;  // Behind them.
 };
 
 // What becomes of the waves under way.
@@ -85,6 +88,8 @@ struct ScheduledStep {
 // prompts are apart (StepPace), a step has all decode items or parts of prompts, in turn; the
 // latter may be waves, one of which begins when the one before it has left the first stage. Where
 // they are not apart any more, waves are finished before other prompts go on.
+//
+// What room is left then is for drafts of the decode items, as many as pay (draft_length.h).
 ScheduledStep ScheduleStep(const SchedulerSnapshot& snapshot);
 
 }  // namespace strata

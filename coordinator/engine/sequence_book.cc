@@ -1,11 +1,14 @@
 #include "coordinator/engine/sequence_book.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
 #include "common/fingerprint.h"
+#include "common/limits.h"
 #include "common/model/model_spec.h"
+#include "coordinator/engine/draft_policy.h"
 
 namespace strata {
 namespace {
@@ -67,6 +70,26 @@ bool SequenceBook::Grow(LiveSession& session) {
   return ledger_.Grow(*session.kv.claim(), session.known());
 }
 
+uint32_t SequenceBook::CoverDrafts(LiveSession& session, uint32_t drafts,
+                                   std::optional<uint64_t> spare) {
+  const KvLedger::ClaimId claim = *session.kv.claim();
+  const uint32_t wanted = session.known() + drafts;
+  if (wanted > ledger_.Covers(claim) &&
+      !(spare.has_value() && ledger_.GrowLeaving(claim, wanted, *spare))) {
+    // To the end of its last page, which costs nothing.
+    const uint32_t whole = FullGroupPages(ledger_.Covers(claim)) * kPageTokens;
+    ledger_.Grow(claim, std::max(ledger_.Covers(claim), std::min(wanted, whole)));
+  }
+  return std::min(drafts, ledger_.Covers(claim) - session.known());
+}
+
+void SequenceBook::GiveBackDraftPages(const KvSequence& sequence) {
+  if (sequence.session != nullptr && sequence.claim.has_value() && draft_policy::GivesPagesBack()) {
+    ledger_.Shrink(*sequence.claim,
+                   std::max(sequence.sent + sequence.drafted, sequence.session->first_claim()));
+  }
+}
+
 void SequenceBook::GiveUp(LiveSession& session) {
   session.kv.replaying_ = session.kv.replaying_ || session.kv.committed() > 0;
   if (session.kv.sequence() != 0) {
@@ -89,6 +112,11 @@ void SequenceBook::Replay(LiveSession& session) {
 
 void SequenceBook::Rewind(LiveSession& session) {
   KvSequence& sequence = *session.kv.current_;
+  if (sequence.drafted > 0 && !draft_policy::FenceEndsDrafts()) {
+    return;
+  }
+  sequence.drafted = sequence.rejected = 0;  // The resynchronisation cuts them off.
+  sequence.cut_sent = false;
   if (sequence.number == 0) {
     prefixes_.Unbegin(session);
   } else if (sequence.committed > 0) {
@@ -147,6 +175,7 @@ void SequenceBook::GiveBack(KvSequence* sequence) {
   if (claim.has_value() && successor != nullptr) {
     ledger_.Unshare(*claim);  // It begins anew, and may have to compute all of it.
     successor->kv.current_->claim = claim;
+    GiveBackDraftPages(*successor->kv.current_);
   } else if (claim.has_value()) {
     ledger_.Free(*claim);
   }

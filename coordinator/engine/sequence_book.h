@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class SequenceBook {
   bool Reserve(LiveSession& session, const KvSpare& spare, const KvPrefix& shared = {});
   // Has its claim cover all that is known of it, or changes nothing: false.
   bool Grow(LiveSession& session);
+  // And up to `drafts` tokens behind that: how many. Pages for them it takes where `spare` pages
+  // stay free everywhere; none without. They go back once the drafts are cut off.
+  uint32_t CoverDrafts(LiveSession& session, uint32_t drafts, std::optional<uint64_t> spare);
   // The session gives up all that it has on the stages, and its claim.
   void GiveUp(LiveSession& session);
   // It is computed anew, under another number; its claim waits for the old one's Release.
@@ -70,12 +74,14 @@ class SequenceBook {
   // For an epoch's first frame: cuts every live sequence to what was committed, and every kept one
   // to what is cached of it; what it does not name is released.
   void AddResync(v1::StepFrame* frame, SentStep* sent);
-  // The session's next `rows` tokens are sent from now on. It has a claim that covers them.
-  WaveItem Send(LiveSession& session, uint32_t rows);
+  // The session's next `rows` tokens are sent from now on, and `drafts` behind all that is known.
+  // It has a claim that covers them.
+  WaveItem Send(LiveSession& session, uint32_t rows, uint32_t drafts = 0);
 
   // Results, in the order of the steps. `step`: the number of the step.
   void CommitFork(const SentCommand& fork, const v1::CommandResult& result);
   void CommitCut(const SentCommand& cut, const v1::CommandResult& result, uint64_t step);
+  void CommitCutDrafts(const SentCommand& cut, const v1::CommandResult& result);
   // No stage holds the sequence any more.
   void CommitRelease(uint64_t number);
   void CommitResync(const SentStep& sent, const v1::StepResult& header);
@@ -89,7 +95,12 @@ class SequenceBook {
     ItemEnd end = ItemEnd::kIgnored;
     uint64_t session = 0;  // That it was for; 0: it ended, or has another sequence.
   };
+  // But for drafts, whatever became of them.
   ItemOutcome CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item);
+  // The session's newest token is the next draft of the item that was committed: its KV stays.
+  void AcceptDraft(LiveSession& session);
+  // The others do not: they are cut off before anything follows.
+  void RejectDrafts(LiveSession& session);
   // The stages know of this step's commit: they freed what is behind windows by then.
   void RetainWindows(uint64_t committed_step) { held_.RetainCommitted(committed_step); }
   // Of a sequence whose Release is not committed.
@@ -104,6 +115,8 @@ class SequenceBook {
   void Poison(KvSequence* sequence, uint32_t least);
   // A released sequence's pages return to the ledger, and its claim goes to its successor.
   void GiveBack(KvSequence* sequence);
+  // Pages that a live sequence's claim has for drafts which no stage has any more.
+  void GiveBackDraftPages(const KvSequence& sequence);
 
   const EngineConfig& config_;
   EngineCounters* const counters_;

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/limits.h"
+#include "coordinator/engine/draft_policy.h"
 #include "coordinator/engine/ledger_policy.h"
 #include "coordinator/engine/sequence_book.h"
 
@@ -31,6 +32,11 @@ void AddTruncate(const KvSequence& sequence, uint32_t length, Fingerprint finger
                             .fingerprint = fingerprint});
 }
 
+bool WantsDraftsCut(const KvSequence& sequence) {
+  return sequence.session != nullptr && sequence.rejected > 0 && !sequence.cut_sent &&
+         draft_policy::CutsRejected();
+}
+
 // A kept one, to what is cached of it.
 void AddCut(const KvSequence& sequence, v1::StepFrame* frame, SentStep* sent) {
   AddTruncate(sequence, sequence.keep, sequence.chain->FingerprintAt(sequence.keep / kPageTokens),
@@ -41,7 +47,8 @@ void AddCut(const KvSequence& sequence, v1::StepFrame* frame, SentStep* sent) {
 
 bool SequenceBook::WantsCommands() const {
   return std::any_of(sequences_.all().begin(), sequences_.all().end(), [](const auto& entry) {
-    return entry.second->release_wanted || entry.second->cut_wanted;
+    return entry.second->release_wanted || entry.second->cut_wanted ||
+           WantsDraftsCut(*entry.second);
   });
 }
 
@@ -70,6 +77,10 @@ void SequenceBook::AddCommands(v1::StepFrame* frame, SentStep* sent) {
       for (auto& [claim, step] : sequence->tails) {
         step = step == 0 ? sent->step : step;
       }
+    } else if (WantsDraftsCut(*sequence)) {
+      sequence->cut_sent = true;
+      AddTruncate(*sequence, sequence->sent, sequence->sent_fingerprint, frame, sent);
+      sent->commands.back().kind = CommandKind::kCutDrafts;
     }
   }
   size_t releases = 0;
@@ -100,10 +111,11 @@ void SequenceBook::AddResync(v1::StepFrame* frame, SentStep* sent) {
   }
 }
 
-WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows) {
+WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows, uint32_t drafts) {
   KvSequence& sequence = *session.kv.current_;
   STRATA_CHECK(rows > 0 && rows <= session.known() - sequence.sent);
-  STRATA_CHECK(sequence.sent + rows <= ledger_.Covers(*sequence.claim));
+  STRATA_CHECK(drafts == 0 || sequence.sent + rows == session.known());
+  STRATA_CHECK(sequence.sent + rows + drafts <= ledger_.Covers(*sequence.claim));
   if (sequence.number == 0) {
     STRATA_CHECK(sequence.sent == 0 && sequence.committed == 0);
     sequences_.Name(session);
@@ -114,7 +126,8 @@ WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows) {
     sequence.sent_fingerprint = FingerprintLink(sequence.sent_fingerprint, session.LinkAt(i));
   }
   sequence.sent += rows;
-  sequence.reached = sequence.sent;
+  sequence.drafted = drafts;
+  sequence.reached = std::max(sequence.reached, sequence.sent + drafts);
   if (ledger_policy::PublishesWhenSent()) {
     prefixes_.Publish(session, sequence.sent);
   }
@@ -164,6 +177,27 @@ void SequenceBook::CommitCut(const SentCommand& cut, const v1::CommandResult& re
   prefixes_.FreeTails(&sequence, step);
 }
 
+void SequenceBook::CommitCutDrafts(const SentCommand& cut, const v1::CommandResult& result) {
+  KvSequence& sequence = sequences_.At(cut.sequence);
+  if (sequence.poisoned) {
+    return;
+  }
+  if (result.has_error()) {
+    Poison(&sequence, 0);
+    prefixes_.Drop(&sequence);
+    if (sequence.session != nullptr) {
+      ++counters_->replays;
+      Replay(*sequence.session);
+    }
+    return;
+  }
+  sequence.rejected = 0;
+  sequence.cut_sent = false;
+  sequence.reached = std::max(cut.length, sequence.sent + sequence.drafted);
+  held_.SetHeld(cut.sequence, cut.length, cut.length);
+  GiveBackDraftPages(sequence);
+}
+
 void SequenceBook::CommitRelease(uint64_t number) {
   GiveBack(&sequences_.At(number));
   sequences_.Erase(number);
@@ -190,6 +224,7 @@ void SequenceBook::CommitResync(const SentStep& sent, const v1::StepResult& head
       held_.SetHeld(sequence.number, sequence.committed, sequence.committed);
       held_.SetRetained(sequence.number, sequence.committed);
       prefixes_.FreeTails(&sequence, 0);
+      GiveBackDraftPages(sequence);
       continue;
     }
     // A stage that started anew, say. What the others still have of it goes with its Release.
@@ -218,9 +253,9 @@ SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_
   if (sequence.poisoned) {
     return {};
   }
-  const uint32_t end = sent.position + sent.rows;
+  const uint32_t end = sent.position + sent.rows - static_cast<uint32_t>(sent.drafts.size());
   if (sent.first_slice) {
-    held_.SetHeld(sent.sequence, end, end);
+    held_.SetHeld(sent.sequence, sent.position + sent.rows, sent.position + sent.rows);
   }
   if (!sent.last_slice) {
     return {ItemEnd::kPart, session};
@@ -238,6 +273,22 @@ SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_
     prefixes_.Publish(*sequence.session, end);
   }
   return {ItemEnd::kCommitted, session};
+}
+
+void SequenceBook::AcceptDraft(LiveSession& session) {
+  KvSequence& sequence = *session.kv.current_;
+  STRATA_CHECK(sequence.drafted > 0 && sequence.committed == sequence.sent);
+  STRATA_CHECK(sequence.sent + 1 == session.known());
+  --sequence.drafted;
+  sequence.committed = ++sequence.sent;
+  sequence.sent_fingerprint = sequence.committed_fingerprint =
+      FingerprintLink(sequence.committed_fingerprint, session.LinkAt(sequence.sent - 1));
+  prefixes_.Publish(session, sequence.committed);
+}
+
+void SequenceBook::RejectDrafts(LiveSession& session) {
+  KvSequence& sequence = *session.kv.current_;
+  sequence.rejected = std::exchange(sequence.drafted, 0);
 }
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "coordinator/engine/drafter.h"
 #include "coordinator/engine/input_embeddings.h"
 #include "coordinator/engine/step_meter.h"
 #include "coordinator/engine/token_constraint.h"
@@ -55,6 +56,8 @@ struct SessionRequest {
   int32_t priority = 0;
   // KV memory for prompt + max_tokens is reserved at the start: it is never preempted.
   bool guaranteed = false;
+  // What drafts tokens of the answer; none: what the engine's config says.
+  std::optional<Speculate> speculate;
 };
 
 // The longest prompt that an engine can ever serve, and what a longer one is refused with.
@@ -102,6 +105,8 @@ struct FinishInfo {
   uint32_t steps = 0;          // With rows of it, and where their time went.
   StepTimes times;
   uint32_t preemptions = 0;
+  uint32_t drafted_tokens = 0;   // That were computed,
+  uint32_t accepted_tokens = 0;  // and those of them that the answer has.
 };
 
 // Told by the engine, on the engine's thread, from inside any of its calls. Must not call the

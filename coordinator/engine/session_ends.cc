@@ -29,6 +29,8 @@ void SessionEnds::Finish(LiveSession& session, const char* reason, TimePoint now
   info.steps = session.steps;
   info.times = session.times;
   info.preemptions = session.preemptions;
+  info.drafted_tokens = session.drafts.drafted();
+  info.accepted_tokens = session.drafts.accepted();
   const std::shared_ptr<SessionSink> sink = session.sink;
   End(session);
   ++counters_->done;

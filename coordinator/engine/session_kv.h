@@ -37,6 +37,11 @@ struct KvSequence {
   uint32_t committed = 0;
   uint32_t sent = 0;
   uint32_t reached = 0;
+  // Drafted tokens that were sent behind those: under way, or found to be wrong and yet to be cut
+  // off.
+  uint32_t drafted = 0;
+  uint32_t rejected = 0;
+  bool cut_sent = false;  // Of the latter.
   // Of the tokens before them.
   Fingerprint committed_fingerprint = 0;
   Fingerprint sent_fingerprint = 0;
@@ -69,6 +74,8 @@ class SessionKv {
   const std::optional<KvLedger::ClaimId>& claim() const { return current_->claim; }
   uint32_t committed() const { return current_->committed; }
   uint32_t sent() const { return current_->sent; }
+  // Drafted tokens that stages may have behind those.
+  uint32_t drafts() const { return current_->drafted + current_->rejected; }
   // Whether it is decided where it begins: on a cached prefix, or at its first token.
   bool begun() const { return current_->number != 0 || current_->holder != 0; }
   bool to_be_forked() const { return current_->fork_source != 0; }

@@ -62,7 +62,7 @@ void BeginOnStages(const LiveSession& session, v1::StepItem* item) {
 
 // What the last layer's rows are for.
 void SetWanted(const LiveSession& session, v1::StepItem* item, SentItem* sent) {
-  const uint32_t end = sent->position + sent->rows;
+  const uint32_t end = sent->position + sent->rows - static_cast<uint32_t>(sent->drafts.size());
   sent->sample = end == session.known();
   sent->top_logprobs = session.request.params.top_logprobs();
   sent->prompt_top_logprobs = session.request.params.prompt_top_logprobs();
@@ -124,6 +124,16 @@ uint32_t StepBuilder::PendingOf(const LiveSession& session, bool may_have_mask) 
     return pending;
   }
   return may_have_mask && !session.awaits_mask() ? pending : pending - 1;
+}
+
+std::optional<uint64_t> StepBuilder::SpareOfDrafts() const {
+  const SessionQueue::ByRank& running = sessions_->running();
+  const bool nobody_waits =
+      sessions_->queued().empty() &&
+      std::all_of(running.begin(), running.end(), [this](const auto& entry) {
+        return HasRoom(book_->ledger(), *entry.second) || entry.second->waits_for_reader();
+      });
+  return nobody_waits ? std::optional(sessions_->Growing()) : std::nullopt;
 }
 
 bool StepBuilder::MayHaveItems(const LiveSession& session) const {
@@ -214,7 +224,9 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const
                             .last_step = session.last_step,
                             .priority = session.request.priority,
                             .tenant = session.prefill_tenant,
-                            .spreads = !session.request.digest_layers});
+                            .spreads = !session.request.digest_layers,
+                            .drafts = static_cast<uint32_t>(session.drafts.next().size()),
+                            .draft_chance = session.drafts.chance()});
     }
   }
   return view;
@@ -231,6 +243,9 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
   uint64_t embedding_bytes = 0;
   uint32_t decode_items = 0;
   std::vector<WaveItem> wave;
+  const bool drafts_any = std::any_of(plan.items.begin(), plan.items.end(),
+                                      [](const ScheduledItem& item) { return item.drafts > 0; });
+  const std::optional<uint64_t> spare = drafts_any ? SpareOfDrafts() : std::nullopt;
   for (const ScheduledItem& item : plan.items) {
     LiveSession& session = sessions_->At(item.id);
     decode_items += session.decoding() ? 1 : 0;
@@ -240,14 +255,15 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
     if (embedding_bytes > kMaxStepEmbeddingBytes && (frame->items_size() > 0 || !wave.empty())) {
       break;
     }
-    const WaveItem tokens = Send(session, item.tokens);
-    sent->rows_begun += tokens.rows;
+    const uint32_t drafts = item.drafts > 0 ? book_->CoverDrafts(session, item.drafts, spare) : 0;
+    const WaveItem tokens = Send(session, item.tokens, drafts);
+    sent->rows_begun += tokens.rows + drafts;
     if (plan.slices > 0) {
       wave.push_back(tokens);
     } else {
-      AddItem(session, tokens, {}, frame, sent);
-      sent->work.rows += tokens.rows;
-      sent->work.attended += Attended(tokens.position, tokens.rows);
+      AddItem(session, tokens, drafts, {}, frame, sent);
+      sent->work.rows += tokens.rows + drafts;
+      sent->work.attended += Attended(tokens.position, tokens.rows + drafts);
     }
   }
   if (!wave.empty()) {
@@ -263,7 +279,7 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
   }
 }
 
-WaveItem StepBuilder::Send(LiveSession& session, uint32_t rows) {
+WaveItem StepBuilder::Send(LiveSession& session, uint32_t rows, uint32_t drafts) {
   session.last_step = counters_->steps_sent + 1;  // Step numbers begin anew with each epoch.
   if (session.decoding()) {
     last_decode_step_ = session.last_step;
@@ -271,14 +287,14 @@ WaveItem StepBuilder::Send(LiveSession& session, uint32_t rows) {
     last_prefill_step_ = session.last_step;
     sessions_->ServePrefill(session, rows);
   }
-  return book_->Send(session, rows);
+  return book_->Send(session, rows, drafts);
 }
 
 void StepBuilder::AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent) {
   StepWork work;
   bool heads = false;
   for (const WaveItem& tokens : slice.items) {
-    AddItem(sessions_->At(tokens.session), tokens, {slice.from_layer, slice.end_layer}, frame,
+    AddItem(sessions_->At(tokens.session), tokens, 0, {slice.from_layer, slice.end_layer}, frame,
             sent);
     const SentItem& item = sent->items.back();
     heads |= item.sample || item.rows_wanted != v1::ROWS_WANTED_NONE;
@@ -293,7 +309,7 @@ void StepBuilder::AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentSte
   }
 }
 
-void StepBuilder::AddItem(const LiveSession& session, const WaveItem& tokens,
+void StepBuilder::AddItem(const LiveSession& session, const WaveItem& tokens, uint32_t drafts,
                           const LayerRange& layers, v1::StepFrame* frame, SentStep* sent) {
   v1::StepItem* item = frame->add_items();
   item->mutable_sequence()->set_request_id(session.request.request_id);
@@ -304,12 +320,16 @@ void StepBuilder::AddItem(const LiveSession& session, const WaveItem& tokens,
   item->set_end_layer(layers.end);
   const auto begin = session.tokens.begin() + tokens.position;
   item->mutable_token_ids()->Add(begin, begin + tokens.rows);
+  const auto guesses = session.drafts.next().begin();
+  item->mutable_token_ids()->Add(guesses, guesses + drafts);
+  item->set_draft_tokens(drafts);
   SentItem record;
   record.session = session.id;
   record.sequence = tokens.sequence;
   record.request_id = session.request.request_id;
   record.position = tokens.position;
-  record.rows = tokens.rows;
+  record.rows = tokens.rows + drafts;
+  record.drafts.assign(guesses, guesses + drafts);
   record.first_slice = layers.from == 0;
   record.last_slice = layers.end == 0;
   if (record.first_slice) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 
 #include "coordinator/engine/engine.h"
@@ -45,10 +46,12 @@ class StepBuilder {
     uint32_t end = 0;
   };
 
-  WaveItem Send(LiveSession& session, uint32_t rows);
+  WaveItem Send(LiveSession& session, uint32_t rows, uint32_t drafts);
   void AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent);
-  void AddItem(const LiveSession& session, const WaveItem& tokens, const LayerRange& layers,
-               v1::StepFrame* frame, SentStep* sent);
+  void AddItem(const LiveSession& session, const WaveItem& tokens, uint32_t drafts,
+               const LayerRange& layers, v1::StepFrame* frame, SentStep* sent);
+  // Pages that stay free where drafts take some, if they may: nobody waits for any.
+  std::optional<uint64_t> SpareOfDrafts() const;
   // Tokens of the session that a step may have now.
   static uint32_t PendingOf(const LiveSession& session, bool may_have_mask);
   // Whether a step may have any of its tokens.

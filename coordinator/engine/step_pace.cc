@@ -22,7 +22,8 @@ constexpr uint32_t kMostSlices = 8;
 // unevenly.
 constexpr double kMoreSlices = 0.9;
 
-enum class Guess { kExpected, kHopeful };
+// The last is hopeful of what was not seen for long alone.
+enum class Guess { kExpected, kHopeful, kHopefulOfNew };
 
 // What the decode items of one of `batches` micro-batches ask.
 StepWork DecodeWork(const SchedulerSnapshot& snapshot, uint32_t batches) {
@@ -42,19 +43,25 @@ double Slowest(const SchedulerSnapshot& snapshot, const MsOf& ms_of) {
   return ms;
 }
 
-// How long it takes until each session has its next token, with `batches` micro-batches. The steps
-// of one alone meet no other.
-double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess) {
+// How long it takes until each session has its next token, with `batches` micro-batches of this
+// work. The steps of one alone meet no other.
+double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, const StepWork& work,
+               Guess guess) {
   const bool alone = batches == 1 && !snapshot.costs_alone.empty();
-  const StepWork work = DecodeWork(snapshot, batches);
   double sum = HopsMs(snapshot);
   double slowest = 0;
   for (const StageCost& cost : alone ? snapshot.costs_alone : snapshot.costs) {
-    const double ms = guess == Guess::kHopeful ? cost.HopefulMs(work) : cost.Ms(work);
+    const double ms = guess == Guess::kExpected  ? cost.Ms(work)
+                      : guess == Guess::kHopeful ? cost.HopefulMs(work)
+                                                 : cost.HopefulMs(work, kUsualDoubt);
     sum += ms;
     slowest = std::max(slowest, ms);
   }
   return std::max(batches * slowest, sum);
+}
+
+double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, Guess guess) {
+  return CycleMs(snapshot, batches, DecodeWork(snapshot, batches), guess);
 }
 
 // Of the time between an answer's tokens beside prompts what its stages may take together, where it
@@ -172,6 +179,10 @@ void SetApart(const SchedulerSnapshot& snapshot, double cycle_ms, double most_ms
 }
 
 }  // namespace
+
+double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, const StepWork& work) {
+  return snapshot.costs.empty() ? 0 : CycleMs(snapshot, batches, work, Guess::kHopefulOfNew);
+}
 
 double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work) {
   return Slowest(snapshot, [&work](const StageCost& cost) { return cost.Ms(work); });

@@ -78,6 +78,10 @@ StepPace PaceOf(const SchedulerSnapshot& snapshot);
 // The slowest stage's time for a step; 0 when nothing is known.
 double SlowestMs(const SchedulerSnapshot& snapshot, const StepWork& work);
 
+// How long it may well take until each session has its next token, where steps have this work, in
+// so many micro-batches; 0 when nothing is known.
+double CycleMs(const SchedulerSnapshot& snapshot, uint32_t batches, const StepWork& work);
+
 // The most rows, up to `most`, of a prompt at `position` that a step may have beside `work` such
 // that the slowest stage takes no longer than limit_ms. Of as many as were not seen for long it is
 // what they may well take that counts, or it would never be found out.

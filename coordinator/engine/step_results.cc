@@ -6,6 +6,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/engine/draft_policy.h"
 
 namespace strata {
 namespace {
@@ -44,6 +45,10 @@ absl::Status StepResults::CommitCommands(const SentStep& sent, const v1::StepRes
     const SentCommand& command = sent.commands[i];
     if (command.kind == CommandKind::kFork) {
       book_->CommitFork(command, result);
+      continue;
+    }
+    if (command.kind == CommandKind::kCutDrafts) {
+      book_->CommitCutDrafts(command, result);
       continue;
     }
     if (command.kind == CommandKind::kTruncate) {
@@ -90,9 +95,36 @@ void StepResults::CommitItem(const SentItem& sent, uint64_t step, const v1::Item
     suspects_->NoteCommitted(session->id, session->kv.committed());
     DeliverRows(*session, sent, item, logits);
     if (sent.sample) {
-      DeliverToken(*session, item.tokens(0), now);
+      DeliverTokens(*session, sent, item, now);
+    } else {
+      session->drafts.Refresh(session->tokens, session->most_drafts());
     }
   }
+}
+
+void StepResults::DeliverTokens(LiveSession& session, const SentItem& sent,
+                                const v1::ItemResult& item, TimePoint now) {
+  const uint64_t id = session.id;
+  const auto drafted = static_cast<uint32_t>(sent.drafts.size());
+  const auto sampled = static_cast<uint32_t>(item.tokens_size());
+  session.drafts.Note(drafted, sampled - 1);
+  counters_->tokens_drafted += drafted;
+  const uint32_t accepted = draft_policy::Accepted(sampled, drafted);
+  for (uint32_t i = 0; i < sampled; ++i) {
+    if (i + 1 < sampled) {
+      session.drafts.Accept();
+      ++counters_->drafts_accepted;
+    }
+    DeliverToken(session, item.tokens(static_cast<int>(i)), now);
+    if (sessions_->Find(id) == nullptr) {
+      return;  // It has ended, and what is behind that is nobody's.
+    }
+    if (i < accepted) {
+      book_->AcceptDraft(session);
+    }
+  }
+  book_->RejectDrafts(session);
+  session.drafts.Refresh(session.tokens, session.most_drafts());
 }
 
 void StepResults::DeliverRows(LiveSession& session, const SentItem& sent,
@@ -170,11 +202,19 @@ void StepResults::OnItemError(LiveSession& session, const SentItem& sent,
   if (item.error().reason() == "MASK_NOT_FOUND") {
     masks_->Clear();  // What the stage holds is not known any more: all of them are sent again.
   }
+  if (item.error().reason() == "DRAFT_TOKENS_UNSUPPORTED") {
+    stages_refuse_drafts_ = true;
+  }
   // The stage has other state than the one named (or no room for what the ledger promised): the
   // tokens are known, so the session can start over.
   const bool replayable = absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ||
                           absl::IsResourceExhausted(status);
-  if (replayable && session.replays < kMaxReplays) {
+  if (!replayable && !sent.drafts.empty()) {
+    // It may be about tokens that are not the session's at all: once more, without any such.
+    session.drafts.Stop();
+    ++counters_->replays;
+    book_->Replay(session);
+  } else if (replayable && session.replays < kMaxReplays) {
     ++session.replays;
     ++counters_->replays;
     book_->Replay(session);

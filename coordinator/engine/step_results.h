@@ -37,6 +37,10 @@ class StepResults {
   // Ends a session whose constraint has a problem, or says that the answer is complete; else one
   // that has all its tokens, once it is known that the answer is not complete.
   void EndWhereItMust(LiveSession& session, TimePoint now);
+  // A stage is of a version that computes no drafts: sessions need not ask for any.
+  bool stages_refuse_drafts() const { return stages_refuse_drafts_; }
+  // The stages are loaded anew, and may be of another version.
+  void ForgetRefusals() { stages_refuse_drafts_ = false; }
 
  private:
   void CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
@@ -44,6 +48,9 @@ class StepResults {
   void OnItemError(LiveSession& session, const SentItem& sent, const v1::ItemResult& item);
   static void DeliverRows(LiveSession& session, const SentItem& sent, const v1::ItemResult& item,
                           std::span<const float> logits);
+  // As many as the item sampled, one after the other, unless the session ends before.
+  void DeliverTokens(LiveSession& session, const SentItem& sent, const v1::ItemResult& item,
+                     TimePoint now);
   void DeliverToken(LiveSession& session, const v1::TokenLogprob& token, TimePoint now);
   absl::Status ItemStatus(const std::string& request_id, uint32_t stage,
                           const v1::ErrorDetail& error) const;
@@ -55,6 +62,7 @@ class StepResults {
   SessionEnds* const ends_;
   MaskSlots* const masks_;
   EngineCounters* const counters_;
+  bool stages_refuse_drafts_ = false;
 };
 
 }  // namespace strata

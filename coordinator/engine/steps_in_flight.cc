@@ -44,7 +44,7 @@ std::map<uint64_t, uint32_t> StepsInFlight::Reach() const {
   for (const SentStep& step : steps_) {
     for (const SentItem& item : step.items) {
       uint32_t& end = reach[item.session];
-      end = std::max(end, item.position + item.rows);
+      end = std::max(end, item.position + item.rows - static_cast<uint32_t>(item.drafts.size()));
     }
   }
   return reach;

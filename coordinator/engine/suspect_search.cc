@@ -50,6 +50,11 @@ void SuspectSearch::TryApart(const std::deque<SentStep>& in_flight, SchedulerSna
   if (!fault_policy::ComputesSuspectsApart()) {
     return;
   }
+  if (!suspects_.empty()) {
+    for (ReadySession& ready : view->ready) {
+      ready.drafts = 0;  // Nobody is to break a stage by tokens that are not its own.
+    }
+  }
   std::vector<ReadySession> ready_suspects;
   bool chosen = false;
   for (const ReadySession& ready : view->ready) {

@@ -129,17 +129,25 @@ OrderedJson OpenAiAnswer::Head(const char* whole, const char* chunk) const {
 }
 
 OrderedJson OpenAiAnswer::Usage() const {
-  uint64_t prompt = 0, completion = 0, cached = 0, thoughts = 0;
+  uint64_t prompt = 0, completion = 0, cached = 0, thoughts = 0, drafted = 0, accepted = 0;
   for (size_t i = 0; i < choices_.size(); ++i) {
     const v1::Finish& finish = choices_[i]->finish;
     completion += no_answer_ ? 0 : finish.completion_tokens();
     thoughts += finish.reasoning_tokens();
+    drafted += finish.drafted_tokens();
+    accepted += finish.accepted_tokens();
     if (i % best_of_ == 0) {
       prompt += finish.prompt_tokens();
       cached += finish.cached_tokens();
     }
   }
-  return UsageOf(prompt, completion, cached, thoughts);
+  OrderedJson usage = UsageOf(prompt, completion, cached, thoughts);
+  if (drafted > 0) {
+    OrderedJson& details = usage["completion_tokens_details"];
+    details["accepted_prediction_tokens"] = accepted;
+    details["rejected_prediction_tokens"] = drafted - accepted;
+  }
+  return usage;
 }
 
 OrderedJson OpenAiAnswer::UsageSoFar() const {

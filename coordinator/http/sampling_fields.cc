@@ -86,6 +86,7 @@ void ReadSampling(Fields* fields, v1::GenerateRequest* request) {
   request->set_ignore_eos(fields->BoolOr("ignore_eos_token", false) || ignores);
   request->set_min_tokens(
       static_cast<uint32_t>(fields->Int("min_tokens", 0, kMaxContextTokens).value_or(0)));
+  request->set_speculate(fields->Text("speculate").value_or(""));
 }
 
 bool HasNegativeSeed(const Fields& fields) {

@@ -97,6 +97,7 @@ v1::GenerateRequest ToWire(const GenerateRequest& request) {
   wire.set_replace(request.replace);
   wire.set_priority(request.priority);
   wire.set_guaranteed(request.guaranteed);
+  wire.set_speculate(request.speculate);
   return wire;
 }
 
@@ -122,6 +123,8 @@ void FromWire(const v1::Finish& finish, Generation* result) {
   result->prompt_tokens = finish.prompt_tokens();
   result->cached_tokens = finish.cached_tokens();
   result->reasoning_tokens = finish.reasoning_tokens();
+  result->drafted_tokens = finish.drafted_tokens();
+  result->accepted_tokens = finish.accepted_tokens();
   result->queue_ms = finish.queue_ms();
   result->ttft_ms = finish.ttft_ms();
   result->total_ms = finish.total_ms();

@@ -182,6 +182,8 @@ struct GenerateRequest {
   int32_t priority = 0;
   // Start only when there is KV memory for prompt + max_tokens; never preempted.
   bool guaranteed = false;
+  // What drafts tokens, which changes none: "auto", "off", "lookup"; "": as the model was loaded.
+  std::string speculate{};
   // Of conversations: what the model may call, each a JSON object as OpenAI's API has it,
   // {"type": "function", "function": {"name", "description", "parameters"}}.
   std::vector<std::string> tools{};
@@ -235,6 +237,8 @@ struct Generation {
   uint32_t prompt_tokens = 0;
   uint32_t cached_tokens = 0;     // Prompt tokens taken from the prefix cache.
   uint32_t reasoning_tokens = 0;  // Of those made, what was thought.
+  uint32_t drafted_tokens = 0;    // That were drafted and computed,
+  uint32_t accepted_tokens = 0;   // and those of them that the answer has.
   uint32_t max_tokens = 0;        // After defaults and caps.
   uint64_t seed = 0;              // The one used.
   std::string numerics_class;

@@ -207,10 +207,10 @@ TEST_F(CliCommands, PullPassesRevisionAndName) {
 
 TEST_F(CliCommands, LoadPassesThePlacementAndWaits) {
   const CliResult result =
-      Run({"model", "load",          "recall",     "--goal",      "throughput", "--context",
-           "4096",  "--sessions",    "2",          "--kv-tokens", "9000",       "--quantize",
-           "int8",  "--activations", "f32",        "--kv-dtype",  "f32",        "--nodes",
-           "a, b",  "--layers",      "a:0-1,b:2-3"});
+      Run({"model", "load",          "recall",      "--goal",      "throughput", "--context",
+           "4096",  "--sessions",    "2",           "--kv-tokens", "9000",       "--quantize",
+           "int8",  "--activations", "f32",         "--kv-dtype",  "f32",        "--nodes",
+           "a, b",  "--layers",      "a:0-1,b:2-3", "--speculate", "lookup"});
   ASSERT_EQ(result.code, kExitDone) << result.err;
   EXPECT_THAT(result.out, HasSubstr("recall is ready on a (layers 0-1), b (layers 2-3)\n"
                                     "steps: 64 rows at most now"));
@@ -225,6 +225,7 @@ TEST_F(CliCommands, LoadPassesThePlacementAndWaits) {
   EXPECT_EQ(options.quantize(), v1::QUANTIZE_INT8);
   EXPECT_EQ(options.activations(), v1::ACTIVATIONS_F32);
   EXPECT_EQ(options.kv_dtype(), v1::KV_DTYPE_F32);
+  EXPECT_EQ(options.speculate(), "lookup");
   EXPECT_THAT(options.nodes(), ::testing::ElementsAre("a", "b"));
   ASSERT_EQ(options.layers_size(), 2);
   EXPECT_EQ(options.layers(1).node(), "b");

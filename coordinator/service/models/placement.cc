@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "coordinator/cluster/problem_list.h"
 #include "coordinator/deployment/placed_model.h"
+#include "coordinator/engine/drafter.h"
 #include "coordinator/engine/step_timing.h"
 #include "coordinator/planner/replacement.h"
 #include "coordinator/service/models/layer_caches.h"
@@ -108,6 +109,8 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
         .Limit("standby=" + std::to_string(kMostStandby))
         .Hint("choose a smaller --standby");
   }
+  RETURN_IF_ERROR(ParseSpeculate(options.speculate(), Speculate::kOff).status());
+  if (options.speculate().empty()) options.set_speculate("off");
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
     return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
                  "--kv-dtype bf16 is not supported yet")

@@ -154,6 +154,8 @@ class Generation::Sink final : public SessionSink {
     finish->set_prompt_tokens(info.prompt_tokens);
     finish->set_completion_tokens(info.completion_tokens);
     finish->set_cached_tokens(info.cached_tokens);
+    finish->set_drafted_tokens(info.drafted_tokens);
+    finish->set_accepted_tokens(info.accepted_tokens);
     finish->set_queue_ms(ToMs(info.queued));
     finish->set_ttft_ms(ToMs(info.first_token));
     finish->set_total_ms(ToMs(info.total));

@@ -64,7 +64,9 @@ void RequestLog::Done(const FinishInfo& info) {
        {"compute_ms", ToMs(info.times.computed)},
        {"wait_ms", ToMs(info.times.waited)},
        {"hop_ms", ToMs(info.times.hops)},
-       {"preemptions", info.preemptions}},
+       {"preemptions", info.preemptions},
+       {"drafted_tokens", info.drafted_tokens},
+       {"accepted_tokens", info.accepted_tokens}},
       "a request ended");
 }
 

@@ -49,6 +49,8 @@ v1::Model StatusReport::DescribeModel(const ModelRuntime& model) const {
       const EngineSnapshot snapshot = engine->Snapshot(clock_->Now());
       out.set_hop_ms(snapshot.hop_ms);
       out.set_preemptions(snapshot.counters.preemptions);
+      out.set_drafted_tokens(snapshot.counters.tokens_drafted);
+      out.set_accepted_tokens(snapshot.counters.drafts_accepted);
       v1::Scheduling* scheduling = out.mutable_scheduling();
       scheduling->set_step_tokens(snapshot.token_budget);
       scheduling->set_max_batch_tokens(snapshot.max_batch_tokens);

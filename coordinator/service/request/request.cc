@@ -218,6 +218,9 @@ absl::StatusOr<ResolvedRequest> ResolveRequest(const v1::GenerateRequest& reques
   }
   session.priority = request.priority();
   session.guaranteed = request.guaranteed();
+  if (!request.speculate().empty()) {
+    ASSIGN_OR_RETURN(session.speculate, ParseSpeculate(request.speculate(), Speculate::kOff));
+  }
   session.return_logits = request.return_logits();
   session.prompt_logprobs = request.has_prompt_logprobs();
   if (request.has_constraint()) {

@@ -85,6 +85,8 @@ std::vector<v1::Session> LiveRequests::Describe(const OfKey& of) const {
       session.set_compute_ms(ToMs(s.times.computed));
       session.set_wait_ms(ToMs(s.times.waited));
       session.set_hop_ms(ToMs(s.times.hops));
+      session.set_drafted_tokens(s.drafted_tokens);
+      session.set_accepted_tokens(s.accepted_tokens);
       session.set_key(key);
       if (!key.empty()) session.set_key_name(keys_->NameOf(key));
     }

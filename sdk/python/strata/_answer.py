@@ -216,6 +216,8 @@ class Answer:
         result.prompt_tokens = finish.prompt_tokens
         result.cached_tokens = finish.cached_tokens
         result.reasoning_tokens = finish.reasoning_tokens
+        result.drafted_tokens = finish.drafted_tokens
+        result.accepted_tokens = finish.accepted_tokens
         result.queue_ms = finish.queue_ms
         result.ttft_ms = finish.ttft_ms
         result.total_ms = finish.total_ms

@@ -26,7 +26,7 @@ from strata.v1 import admin_pb2, inference_pb2, types_pb2
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
              "frequency_penalty", "presence_penalty", "seed")
 _OTHERS = ("max_tokens", "min_tokens", "ignore_eos", "logprobs", "prompt_logprobs",
-           "return_logits", "request_id", "replace", "priority", "guaranteed")
+           "return_logits", "request_id", "replace", "priority", "guaranteed", "speculate")
 
 _CHAT = ("tool_choice", "tool_name", "one_tool_call", "continue_final_message",
          "thought_budget_tokens")
@@ -170,7 +170,8 @@ def session(wire: admin_pb2.Session) -> Session:
     return Session(request_id=wire.request_id, model=wire.model, state=wire.state,
                    prompt_tokens=wire.prompt_tokens, generated_tokens=wire.generated_tokens,
                    max_tokens=wire.max_tokens, age_ms=wire.age_ms, key=wire.key,
-                   key_name=wire.key_name)
+                   key_name=wire.key_name, drafted_tokens=wire.drafted_tokens,
+                   accepted_tokens=wire.accepted_tokens)
 
 
 def cluster_status(wire: admin_pb2.GetStatusResponse) -> ClusterStatus:

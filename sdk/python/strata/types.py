@@ -79,6 +79,9 @@ class GenerateOptions(TypedDict, total=False):
     template_arguments: Mapping[str, Any] | None  # More variables for the chat template.
     continue_final_message: bool  # The answer goes on with the last message.
     guaranteed: bool  # Start only with KV memory for prompt + max_tokens; never preempted.
+    # What drafts tokens, which changes none: "auto", "off" or "lookup"; not given: as the model was
+    # loaded.
+    speculate: str
     # Seconds for the whole call, replays included; past it the call ends with
     # DeadlineExceededError, and the request is released on every worker. Not given: no limit.
     timeout: float | None
@@ -136,6 +139,8 @@ class Generation:
     # "stop", "tool_calls", "length" or "cancelled"; empty before the end.
     finish_reason: str = ""
     reasoning_tokens: int = 0  # Of token_ids, what was thought.
+    drafted_tokens: int = 0  # That were drafted and computed,
+    accepted_tokens: int = 0  # and those of them that the answer has.
     prompt_tokens: int = 0
     cached_tokens: int = 0  # Prompt tokens taken from the prefix cache.
     max_tokens: int = 0  # After defaults and caps.
@@ -203,6 +208,8 @@ class Session:
     age_ms: float
     key: str = ""  # The id of the API key that sent it; "": none did.
     key_name: str = ""
+    drafted_tokens: int = 0  # That were drafted and computed,
+    accepted_tokens: int = 0  # and those of them that the answer has.
 
 
 @dataclass(frozen=True)

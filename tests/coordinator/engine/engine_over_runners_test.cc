@@ -8,6 +8,7 @@
 
 #include "common/status.h"
 #include "tests/coordinator/engine/runner_stage.h"
+#include "tests/coordinator/engine/scripted_drafter.h"
 
 namespace strata {
 namespace {
@@ -402,15 +403,23 @@ TEST(EngineOverRunners, PromptsThatGoByWavesBesideAnswersAreComputedAsOthers) {
   }
 }
 
+// One of the few requests of random runs, so that the oracle is cheap.
+constexpr uint32_t kRandomKinds = 24;
+SessionRequest RandomRequest(uint32_t kind, bool waves) {
+  return Sampled("r" + std::to_string(kind), 1 + kind * (waves ? 12 : 5), 1 + kind % 7 * 8, kind);
+}
+
 // Random traffic over real worker cores, with every fault that links and workers can have.
 class RandomRun {
  public:
+  // With `answers` to the requests, steps carry drafts.
   RandomRun(uint64_t seed, std::map<std::string, std::vector<uint32_t>>* oracle,
-            const ModelSpec& model, bool waves)
+            const ModelSpec& model, bool waves, std::shared_ptr<const KnownAnswers> answers)
       : random_(seed),
         oracle_(oracle),
         model_(model),
         waves_(waves),
+        answers_(std::move(answers)),
         cluster_(Config(), waves ? RunnerStages(model, kFixedMs, kRowMs) : RunnerStages(model)) {
     cluster_.record_frames = false;
     cluster_.Start();
@@ -453,14 +462,16 @@ class RandomRun {
     config.max_batch_items = 1 + Below(12);
     config.step_timeout = std::chrono::seconds(2);
     config.kv_watermark = Below(3) * 0.05;
+    if (answers_ != nullptr) {
+      config.speculate = Speculate::kAuto;
+      config.make_drafter = Scripted(answers_, Below(11) * 0.1, config.vocab);
+    }
     return config;
   }
 
   void Submit() {
-    // Few different requests, so that the oracle is cheap; ids are used again.
-    const uint32_t kind = Below(24);
-    SessionRequest request =
-        Sampled("r" + std::to_string(kind), 1 + kind * (waves_ ? 12 : 5), 1 + kind % 7 * 8, kind);
+    // Ids are used again.
+    SessionRequest request = RandomRequest(Below(kRandomKinds), waves_);
     request.guaranteed = Below(8) == 0;
     if (Below(12) == 0) {
       request.deadline = cluster_.now() + milliseconds(1 + Below(3000));
@@ -546,6 +557,7 @@ class RandomRun {
   std::map<std::string, std::vector<uint32_t>>* const oracle_;
   const ModelSpec model_;
   const bool waves_;
+  const std::shared_ptr<const KnownAnswers> answers_;
   SimCluster cluster_;
   std::vector<std::pair<SessionRequest, std::shared_ptr<SinkRecord>>> clients_;
   uint64_t completed_ = 0;
@@ -554,11 +566,12 @@ class RandomRun {
 class RandomFaultsTest : public ::testing::TestWithParam<ModelSpec> {
  protected:
   // What happened in runs of these seeds together.
-  void RunSeeds(uint64_t seeds, const ModelSpec& model, bool waves) {
+  void RunSeeds(uint64_t seeds, const ModelSpec& model, bool waves,
+                const std::shared_ptr<const KnownAnswers>& answers = nullptr) {
     std::map<std::string, std::vector<uint32_t>> oracle;
     for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
-      RandomRun run(seed, &oracle, model, waves);
+      RandomRun run(seed, &oracle, model, waves, answers);
       const EngineCounters counters = run.Run(3000);
       completed_ += run.completed();
       sum_.faults += counters.faults;
@@ -567,6 +580,8 @@ class RandomFaultsTest : public ::testing::TestWithParam<ModelSpec> {
       sum_.item_errors += counters.item_errors;
       sum_.failed += counters.failed;
       sum_.slices_sent += counters.slices_sent;
+      sum_.tokens_drafted += counters.tokens_drafted;
+      sum_.drafts_accepted += counters.drafts_accepted;
     }
   }
 
@@ -595,6 +610,20 @@ TEST_P(RandomFaultsTest, NeverGiveAWrongTokenToPromptsByWaves) {
   EXPECT_GT(sum_.preemptions, 20u);
   EXPECT_GT(sum_.item_errors, 20u);
   EXPECT_GT(sum_.slices_sent, 1000u);
+}
+
+TEST_P(RandomFaultsTest, NeverGiveAWrongTokenWhereStepsCarryDrafts) {
+  auto answers = std::make_shared<KnownAnswers>();
+  for (uint32_t kind = 0; kind < kRandomKinds; ++kind) {
+    const SessionRequest request = RandomRequest(kind, /*waves=*/false);
+    answers->emplace(request.prompt, Alone(request, GetParam()).tokens);
+  }
+  RunSeeds(60, GetParam(), /*waves=*/false, answers);
+  EXPECT_GT(completed_, 20u);
+  EXPECT_GT(sum_.faults, 20u);
+  EXPECT_GT(sum_.preemptions, 20u);
+  EXPECT_GT(sum_.drafts_accepted, 500u);
+  EXPECT_GT(sum_.tokens_drafted - sum_.drafts_accepted, 500u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RandomFaultsTest,

@@ -147,6 +147,37 @@ TEST(KvLedger, AClaimMayHaveToLeavePagesFree) {
   EXPECT_FALSE(ledger.Fits(65, {.pages = 3, .most_share = 0.3}));
 }
 
+TEST(KvLedger, AClaimGrowsForDraftsWhereEnoughStaysFreeAndShrinksAgain) {
+  KvLedger ledger = TwoStages();
+  const auto claim = ledger.Reserve(17);
+  EXPECT_TRUE(ledger.GrowLeaving(*claim, 32, 100)) << "its last page has room";
+  EXPECT_FALSE(ledger.GrowLeaving(*claim, 33, 4));
+  EXPECT_EQ(ledger.Covers(*claim), 32u);
+  EXPECT_TRUE(ledger.GrowLeaving(*claim, 33, 3));
+  EXPECT_EQ(ledger.Snapshot()[1].free, 3u);
+  ledger.Shrink(*claim, 100);
+  EXPECT_EQ(ledger.Covers(*claim), 33u);
+  ledger.Shrink(*claim, 20);
+  EXPECT_EQ(ledger.Covers(*claim), 20u);
+  EXPECT_EQ(ledger.Snapshot()[0].live, 2u);
+  EXPECT_EQ(ledger.Snapshot()[1].free, 4u);
+  ledger.Free(*claim);
+  EXPECT_EQ(ledger.Snapshot()[1].free, 6u);
+}
+
+TEST(KvLedger, AWindowedClaimShrinksToWhatItsSequenceCanHave) {
+  KvLedger ledger = Windowed(20, 9);
+  const auto claim = ledger.Reserve(40);
+  EXPECT_TRUE(ledger.GrowLeaving(*claim, 70, 0));
+  EXPECT_EQ(ledger.Snapshot()[0].live, 5u);
+  EXPECT_EQ(ledger.Snapshot()[1].live, 4u);
+  ledger.Shrink(*claim, 40);
+  EXPECT_EQ(ledger.Snapshot()[0].live, 3u);
+  EXPECT_EQ(ledger.Snapshot()[1].live, 3u);
+  ledger.Free(*claim);
+  EXPECT_EQ(ledger.Snapshot()[1].free, 9u);
+}
+
 TEST(KvLedger, FencedPagesAreNeitherFreeNorLive) {
   KvLedger ledger = TwoStages();
   const auto claim = ledger.Reserve(32);

@@ -57,6 +57,22 @@ TEST(OpenAiAnswer, ACompletionIsExactlyThis) {
             R"("prompt_tokens_details":{"cached_tokens":1}},"seed":7})");
 }
 
+TEST(OpenAiAnswer, DraftedTokensAreCountedWhereThereAreAny) {
+  for (const bool chat : {false, true}) {
+    const auto answer = MakeOpenAiAnswer(Request(chat), Context());
+    answer->OnMessage(0, StartedMessage(3, 16));
+    v1::GenerateResponse end = FinishMessage("stop", 3, 9);
+    end.mutable_finish()->set_drafted_tokens(7);
+    end.mutable_finish()->set_accepted_tokens(5);
+    answer->OnMessage(0, end);
+    const auto usage =
+        OrderedJson::parse(answer->Whole().body)["usage"]["completion_tokens_details"];
+    EXPECT_EQ(usage["accepted_prediction_tokens"], 5);
+    EXPECT_EQ(usage["rejected_prediction_tokens"], 2);
+    EXPECT_EQ(usage.contains("reasoning_tokens"), chat);
+  }
+}
+
 TEST(OpenAiAnswer, ANegativeSeedIsToldAsItWasSent) {
   const std::pair<const char*, const char*> seeds[] = {
       {"-1", "-1"},

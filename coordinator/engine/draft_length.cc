@@ -1,0 +1,88 @@
+#include "coordinator/engine/draft_length.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace strata {
+namespace {
+
+// What a step leaves of the weight of those before it, and a step without drafts.
+constexpr double kStepKeeps = 0.9;
+constexpr double kIdleStepKeeps = 0.98;
+// Tokens that what was assumed before counts as.
+constexpr double kPriorTokens = 1;
+// A token that is as unlikely as that is never worth its row.
+constexpr double kLeastChance = 0.02;
+
+// A row more for one of the offers.
+struct Row {
+  size_t offer = 0;
+  double gain = 0;  // Tokens that it is expected to add.
+};
+
+std::vector<Row> RowsByGain(std::span<const DraftOffer> offers) {
+  std::vector<Row> rows;
+  for (size_t i = 0; i < offers.size(); ++i) {
+    double gain = std::clamp(offers[i].chance, 0.0, 1.0);
+    const double chance = gain;
+    for (uint32_t row = 0; row < offers[i].most && gain >= kLeastChance; ++row) {
+      rows.push_back({i, gain});
+      gain *= chance;
+    }
+  }
+  // Of one offer none overtakes the row before it, whose gain is at least as large.
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.gain > b.gain; });
+  return rows;
+}
+
+}  // namespace
+
+std::vector<uint32_t> DraftLengths(std::span<const DraftOffer> offers, uint32_t most_rows,
+                                   const std::function<double(uint32_t)>& cycle_ms) {
+  std::vector<uint32_t> lengths(offers.size(), 0);
+  std::vector<Row> rows = RowsByGain(offers);
+  rows.resize(std::min<size_t>(rows.size(), most_rows));
+  if (rows.empty()) {
+    return lengths;
+  }
+  const double plain_ms = cycle_ms(0);
+  const auto sessions = static_cast<double>(offers.size());
+  double expected = sessions;
+  std::vector<double> own(offers.size(), 1);  // Expected tokens of each.
+  double best_rate = kLeastDraftGain * sessions;
+  size_t best = 0;
+  for (size_t count = 1; count <= rows.size(); ++count) {
+    const Row& row = rows[count - 1];
+    expected += row.gain;
+    own[row.offer] += row.gain;
+    const double slower =
+        plain_ms > 0 ? cycle_ms(static_cast<uint32_t>(count)) / plain_ms : 1;  // By this factor.
+    const double rate = expected / slower;
+    // Whoever has the least of it; looked for only where it would matter.
+    if (rate > best_rate && *std::min_element(own.begin(), own.end()) >= kLeastOfOwnPace * slower) {
+      best_rate = rate;
+      best = count;
+    }
+  }
+  for (size_t i = 0; i < best; ++i) {
+    ++lengths[rows[i].offer];
+  }
+  return lengths;
+}
+
+void DraftChance::Note(uint32_t drafted, uint32_t accepted) {
+  right_ = right_ * kStepKeeps + accepted;
+  judged_ = judged_ * kStepKeeps + std::min(drafted, accepted + 1);
+}
+
+void DraftChance::Forget() {
+  right_ *= kIdleStepKeeps;
+  judged_ *= kIdleStepKeeps;
+}
+
+double DraftChance::value() const {
+  return (right_ + kPriorTokens * prior_) / (judged_ + kPriorTokens);
+}
+
+}  // namespace strata

@@ -1,0 +1,47 @@
+// Drafts from the session's own tokens, prompt and answer: where the newest ones stood before, they
+// are taken to go on as they did there.
+#ifndef STRATA_COORDINATOR_ENGINE_LOOKUP_DRAFTER_H_
+#define STRATA_COORDINATOR_ENGINE_LOOKUP_DRAFTER_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "coordinator/engine/drafter.h"
+
+namespace strata {
+
+// An index of the places where three tokens follow one another: of each three the newest four, by a
+// hash, so that one place may push out another's. Of those that the newest three tokens have, and
+// of the one that the draft before was from, the place counts before which the most tokens are
+// alike, and among equals the newest. Of long prompts each call indexes a part. One thread.
+class LookupDrafter : public Drafter {
+ public:
+  // Tokens that speak for a place: at least, and as many as are looked at.
+  static constexpr uint32_t kLeastMatched = 3;
+  static constexpr uint32_t kMostMatched = 32;
+  // Tokens that one call indexes at most.
+  static constexpr uint32_t kMostIndexed = 4096;
+  // Hashes that the index of a session has at most, of 16 bytes each.
+  static constexpr uint32_t kMostSlots = 1 << 14;
+
+  // For a session of at most so many tokens.
+  explicit LookupDrafter(uint32_t most_tokens);
+
+  Draft Next(std::span<const uint32_t> tokens, uint32_t most) override;
+
+ private:
+  void Index(std::span<const uint32_t> tokens);
+  size_t SlotOf(std::span<const uint32_t> tokens, uint32_t end) const;
+
+  const uint32_t slot_count_;  // A power of two.
+  // Places, by the number of tokens up to their end; 0: none. The newest first.
+  std::vector<std::array<uint32_t, 4>> slots_;
+  uint32_t indexed_ = 0;   // Places that end at or before it are.
+  uint32_t distance_ = 0;  // From the end of the tokens back to the newest draft's place; 0: none.
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COORDINATOR_ENGINE_LOOKUP_DRAFTER_H_

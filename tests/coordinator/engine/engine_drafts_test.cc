@@ -1,0 +1,379 @@
+// Drafts over real worker cores: whatever is drafted, tokens and log-probabilities are those of one
+// worker without drafts, and no page is lost.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "tests/coordinator/engine/runner_stage.h"
+#include "tests/coordinator/engine/scripted_drafter.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kLayers = 4;
+constexpr uint32_t kVocab = 97;
+// Always wrong, mostly wrong, mostly right, always right.
+constexpr double kRights[] = {0, 0.4, 0.9, 1};
+
+ModelSpec Model() { return testing::HashModel(kLayers); }
+
+EngineConfig ConfigFor(const ModelSpec& model, uint32_t stages, uint64_t pages) {
+  EngineConfig config = MakeConfig(stages, pages);
+  config.kv_groups = model.kv_groups;
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    std::vector<uint64_t>& granted = config.stages[stage].kv_pages;
+    granted.assign(model.kv_groups.size(), 0);
+    for (uint32_t l = kLayers * stage / stages; l < kLayers * (stage + 1) / stages; ++l) {
+      granted[model.layers[l].attention.kv_group] = pages;
+    }
+  }
+  return config;
+}
+
+SessionRequest Sampled(const std::string& id, uint32_t prompt, uint32_t max_tokens, uint64_t seed) {
+  SessionRequest request = MakeRequest(id, prompt, max_tokens);
+  v1::SamplingParams* sampling = request.params.mutable_sampling();
+  sampling->set_temperature(1);
+  sampling->set_top_p(0.9f);
+  sampling->set_repetition_penalty(1.1f);
+  sampling->set_frequency_penalty(0.5f);
+  sampling->set_presence_penalty(0.25f);
+  sampling->set_seed(seed);
+  return request;
+}
+
+// Tokens with their log-probabilities, as they are on the wire.
+struct TokenSink : SinkRecord {
+  Verdict OnToken(const TokenInfo& token) override {
+    said.push_back(token.token.SerializeAsString());
+    return SinkRecord::OnToken(token);
+  }
+  std::vector<std::string> said;
+};
+
+std::shared_ptr<TokenSink> Submit(SimCluster* cluster, SessionRequest request) {
+  auto sink = std::make_shared<TokenSink>();
+  EXPECT_TRUE(cluster->TrySubmit(std::move(request), sink).ok());
+  return sink;
+}
+
+// Requests of several kinds: greedy, sampled with penalties, with logprobs, with tokens that end
+// it, with a least number of tokens.
+std::vector<SessionRequest> Requests() {
+  std::vector<SessionRequest> requests;
+  requests.push_back(MakeRequest("greedy", 37, 60));
+  requests.push_back(Sampled("sampled", 20, 50, 5));
+  requests.push_back(Sampled("logprobs", 16, 45, 6));
+  requests.back().params.set_logprobs(true);
+  requests.back().params.set_top_logprobs(3);
+  requests.push_back(Sampled("stops", 9, 60, 7));
+  requests.back().stop_ids = {11, 23, 31, 47};
+  requests.push_back(Sampled("least", 5, 60, 8));
+  requests.back().stop_ids = {11, 23, 31, 47, 59, 61};
+  requests.back().params.set_min_tokens(20);
+  for (const uint32_t id : requests.back().stop_ids) {
+    requests.back().params.add_stop_ids(id);
+  }
+  requests.push_back(MakeRequest("greedy-logprobs", 48, 33));
+  requests.back().params.set_logprobs(true);
+  requests.push_back(MakeRequest("short", 4, 1));
+  return requests;
+}
+
+// What each says alone, on one worker, without drafts.
+class Expected {
+ public:
+  explicit Expected(const ModelSpec& model) {
+    for (const SessionRequest& request : Requests()) {
+      SimCluster cluster(ConfigFor(model, 1, 64), RunnerStages(model));
+      cluster.Start();
+      const auto sink = Submit(&cluster, request);
+      cluster.RunToEnd();
+      EXPECT_TRUE(sink->done.has_value());
+      EXPECT_EQ(sink->done->drafted_tokens, 0u);
+      sinks_[request.request_id] = sink;
+      answers_->emplace(request.prompt, sink->tokens);
+    }
+  }
+
+  void Check(const std::string& id, const TokenSink& sink) const {
+    const TokenSink& alone = *sinks_.at(id);
+    ASSERT_TRUE(sink.done.has_value()) << id;
+    EXPECT_EQ(sink.said, alone.said) << id;
+    EXPECT_EQ(sink.done->reason, alone.done->reason) << id;
+    EXPECT_EQ(sink.done->completion_tokens, alone.done->completion_tokens) << id;
+    EXPECT_LE(sink.done->accepted_tokens, sink.done->drafted_tokens);
+    EXPECT_LE(sink.done->accepted_tokens, sink.done->completion_tokens);
+  }
+  std::shared_ptr<const KnownAnswers> answers() const { return answers_; }
+
+ private:
+  std::map<std::string, std::shared_ptr<TokenSink>> sinks_;
+  std::shared_ptr<KnownAnswers> answers_ = std::make_shared<KnownAnswers>();
+};
+
+const Expected& ExpectedOf(int kind) {
+  static const Expected full(Model());
+  static const Expected windows(
+      testing::HashModel(kLayers, {{KvKind::kFull, 0}, {KvKind::kWindow, 20}}));
+  return kind == 0 ? full : windows;
+}
+
+ModelSpec ModelOf(int kind) {
+  return kind == 0 ? Model()
+                   : testing::HashModel(kLayers, {{KvKind::kFull, 0}, {KvKind::kWindow, 20}});
+}
+
+EngineConfig Drafting(int kind, uint32_t stages, uint64_t pages, double right) {
+  EngineConfig config = ConfigFor(ModelOf(kind), stages, pages);
+  config.speculate = Speculate::kAuto;
+  config.make_drafter = Scripted(ExpectedOf(kind).answers(), right, kVocab);
+  return config;
+}
+
+TEST(EngineDrafts, ChangeNoTokenWhateverIsDrafted) {
+  for (const int kind : {0, 1}) {
+    for (uint32_t stages = 1; stages <= 3; ++stages) {
+      for (const double right : kRights) {
+        SCOPED_TRACE(std::to_string(kind) + " " + std::to_string(stages) + " " +
+                     std::to_string(right));
+        SimCluster cluster(Drafting(kind, stages, 64, right), RunnerStages(ModelOf(kind)));
+        cluster.Start();
+        std::map<std::string, std::shared_ptr<TokenSink>> sinks;
+        for (const SessionRequest& request : Requests()) {
+          sinks[request.request_id] = Submit(&cluster, request);
+        }
+        cluster.RunToEnd();
+        cluster.Settle();
+        for (const auto& [id, sink] : sinks) {
+          ExpectedOf(kind).Check(id, *sink);
+        }
+        cluster.ExpectEmpty();
+        const EngineCounters counters = cluster.Snapshot().counters;
+        EXPECT_EQ(counters.faults + counters.item_errors + counters.replays, 0u);
+        EXPECT_GT(counters.tokens_drafted, 0u);
+        EXPECT_EQ(counters.drafts_accepted > 0, right > 0);
+      }
+    }
+  }
+}
+
+// One that is always right takes far fewer steps.
+TEST(EngineDrafts, AnswersTakeFewerStepsTheMoreIsRight) {
+  std::map<double, uint64_t> steps;
+  for (const double right : kRights) {
+    SimCluster cluster(Drafting(0, 2, 64, right), RunnerStages(Model()));
+    cluster.Start();
+    const auto sink = Submit(&cluster, Requests()[0]);
+    cluster.RunToEnd();
+    ExpectedOf(0).Check("greedy", *sink);
+    steps[right] = sink->done->steps;
+    if (right == 1) {
+      EXPECT_EQ(sink->done->accepted_tokens, sink->done->drafted_tokens);
+    }
+  }
+  EXPECT_EQ(steps[0], 60u);
+  EXPECT_LT(steps[0.9], 30u);
+  EXPECT_LE(steps[1], 8u);
+}
+
+TEST(EngineDrafts, ARequestMaySayOtherwiseThanTheModel) {
+  for (const bool model : {false, true}) {
+    EngineConfig config = Drafting(0, 1, 64, 1);
+    config.speculate = model ? Speculate::kAuto : Speculate::kOff;
+    SimCluster cluster(config, RunnerStages(Model()));
+    cluster.Start();
+    SessionRequest request = Requests()[0];
+    request.speculate = model ? Speculate::kOff : Speculate::kLookup;
+    const auto sink = Submit(&cluster, request);
+    cluster.RunToEnd();
+    ExpectedOf(0).Check("greedy", *sink);
+    EXPECT_EQ(sink->done->drafted_tokens > 0, !model);
+  }
+}
+
+// Few pages: sessions give way to one another, and drafts never take what somebody waits for.
+TEST(EngineDrafts, ChangeNoTokenOfSessionsThatGiveWay) {
+  uint64_t preemptions = 0;
+  for (const uint64_t pages : {8u, 9u, 11u, 13u}) {
+    for (const double right : kRights) {
+      for (const bool cache : {false, true}) {
+        EngineConfig config = Drafting(0, 2, pages, right);
+        config.prefix_cache = cache;
+        SimCluster cluster(config, RunnerStages(Model()));
+        cluster.Start();
+        std::map<std::string, std::shared_ptr<TokenSink>> sinks;
+        for (const SessionRequest& request : Requests()) {
+          sinks[request.request_id] = Submit(&cluster, request);
+        }
+        cluster.RunToEnd();
+        cluster.Settle();
+        for (const auto& [id, sink] : sinks) {
+          ExpectedOf(0).Check(id, *sink);
+        }
+        cluster.ExpectSums();
+        if (!cache) {
+          cluster.ExpectEmpty();
+        }
+        const EngineCounters counters = cluster.Snapshot().counters;
+        EXPECT_EQ(counters.ledger_mismatches + counters.item_errors, 0u);
+        preemptions += counters.preemptions;
+      }
+    }
+  }
+  EXPECT_GT(preemptions, 10u);
+}
+
+// A link breaks, or a stage starts anew, with drafts under way at every point of the first steps.
+TEST(EngineDrafts, ChangeNoTokenBehindAFence) {
+  for (const bool restart : {false, true}) {
+    for (int delivered = 0; delivered < 40; ++delivered) {
+      for (const double right : kRights) {
+        SimCluster cluster(Drafting(0, 2, 64, right), RunnerStages(Model()));
+        cluster.Start();
+        const auto one = Submit(&cluster, Requests()[0]);
+        const auto two = Submit(&cluster, Requests()[2]);
+        for (int i = 0; i < delivered; ++i) {
+          cluster.AcknowledgeFence();
+          cluster.Deliver(static_cast<uint32_t>(i % 3));
+        }
+        if (restart) {
+          cluster.stage(1).Restart();
+        }
+        cluster.BreakLink();
+        cluster.RunToEnd();
+        cluster.Settle();
+        ExpectedOf(0).Check("greedy", *one);
+        ExpectedOf(0).Check("logprobs", *two);
+        cluster.ExpectEmpty();
+        EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 0u);
+      }
+    }
+  }
+}
+
+// What breaks a stage is not the request's when it was drafted: it goes on without.
+TEST(EngineDrafts, ADraftThatAStageFailsAtIsNotTheRequestsFault) {
+  constexpr uint32_t kPoison = 96;
+  SessionRequest request = MakeRequest("r", 20, 40);
+  (*request.params.mutable_sampling()->mutable_logit_bias())[kPoison] = -1e9f;
+  std::replace(request.prompt.begin(), request.prompt.end(), kPoison, 0u);
+  EngineConfig config = ConfigFor(Model(), 2, 64);
+  SimCluster alone(config, RunnerStages(Model()));
+  alone.Start();
+  const auto expected = Submit(&alone, request);
+  alone.RunToEnd();
+
+  config.speculate = Speculate::kLookup;
+  config.make_drafter = [](Speculate, uint32_t) {
+    struct Poisoner : Drafter {
+      Draft Next(std::span<const uint32_t>, uint32_t) override { return {{kPoison}, 32}; }
+    };
+    return std::make_unique<Poisoner>();
+  };
+  SimCluster cluster(config, RunnerStages(Model()));
+  dynamic_cast<RunnerStage&>(cluster.stage(0)).shard().PoisonToken(kPoison, 0);
+  cluster.Start();
+  const auto sink = Submit(&cluster, request);
+  cluster.RunToEnd();
+  cluster.Settle();
+  EXPECT_EQ(sink->said, expected->said);
+  EXPECT_EQ(cluster.Snapshot().counters.item_errors, 1u);
+  EXPECT_EQ(cluster.Snapshot().counters.replays, 1u);
+  cluster.ExpectEmpty();
+}
+
+// Workers of an older version refuse drafts: each model is asked once.
+TEST(EngineDrafts, StagesThatRefuseThemAreAskedNoMore) {
+  EngineConfig config = MakeConfig(2);
+  config.speculate = Speculate::kAuto;
+  config.make_drafter = Scripted(std::make_shared<KnownAnswers>(), 1, kVocab);
+  SimCluster cluster(config);
+  cluster.fake(1).before_item = [](v1::StepItem* item) {
+    if (item->draft_tokens() > 0) {
+      *item->mutable_error() = DetailOf(
+          Error(absl::StatusCode::kUnimplemented, "DRAFT_TOKENS_UNSUPPORTED", "not supported yet"));
+    }
+  };
+  cluster.Start();
+  for (int i = 0; i < 3; ++i) {
+    const SessionRequest request = MakeRequest("r" + std::to_string(i), 12, 20);
+    const auto sink = Submit(&cluster, request);
+    cluster.RunToEnd();
+    EXPECT_EQ(sink->tokens, OracleAnswer(request.prompt, 20, kVocab));
+  }
+  EXPECT_EQ(cluster.Snapshot().counters.item_errors, 1u);
+}
+
+// What a result must not say of drafts.
+TEST(EngineDrafts, AResultThatAcceptsWhatWasNotDraftedEndsTheEpoch) {
+  for (const int wrong : {0, 1, 2, 3}) {
+    SimCluster cluster(Drafting(0, 1, 64, 1), RunnerStages(Model()));
+    cluster.Start();
+    const auto sink = Submit(&cluster, Requests()[0]);
+    bool changed = false;
+    for (int i = 0; i < 20 && !changed; ++i) {
+      cluster.AcknowledgeFence();
+      cluster.Deliver(0);
+      if (!cluster.results.empty() && cluster.results.front().header.items_size() == 1 &&
+          cluster.results.front().header.items(0).tokens_size() > 3) {
+        v1::ItemResult* item = cluster.results.front().header.mutable_items(0);
+        changed = true;
+        if (wrong == 0)
+          item->mutable_tokens(1)->set_token_id((item->tokens(1).token_id() + 1) % 97);
+        if (wrong == 1) item->mutable_tokens()->RemoveLast();
+        if (wrong == 2) *item->add_tokens() = item->tokens(0);
+        if (wrong == 3) item->clear_tokens();
+      }
+      cluster.Deliver(1);
+    }
+    ASSERT_TRUE(changed);
+    EXPECT_EQ(cluster.Snapshot().counters.faults, 1u) << wrong;
+    cluster.RunToEnd();
+    ExpectedOf(0).Check("greedy", *sink);
+  }
+}
+
+// A client goes away, or reads no further, at every point.
+TEST(EngineDrafts, LeaveNothingWhereAClientEndsOrWaits) {
+  for (int delivered = 0; delivered < 60; ++delivered) {
+    for (const bool cancel : {false, true}) {
+      EngineConfig config = Drafting(0, 2, 64, 0.9);
+      SimCluster cluster(config, RunnerStages(Model()));
+      cluster.Start();
+      const SessionRequest request = Requests()[0];
+      const auto sink = Submit(&cluster, request);
+      for (int i = 0; i < delivered; ++i) {
+        cluster.AcknowledgeFence();
+        cluster.Deliver(static_cast<uint32_t>(i % 3));
+      }
+      if (cancel) {
+        cluster.engine().Cancel(request.key, absl::OkStatus(), cluster.now());
+        cluster.Settle();
+        EXPECT_TRUE(sink->ended());
+      } else {
+        cluster.engine().SetPaused(request.key, true, cluster.now());
+        cluster.Settle();
+        // Nothing of a draft is left while it waits.
+        for (const KvSnapshot& kv : cluster.Snapshot().kv) {
+          const auto known = static_cast<uint64_t>(37 + sink->tokens.size());
+          EXPECT_LE(kv.live, (known + 1 + 15) / 16) << delivered;
+        }
+        cluster.engine().SetPaused(request.key, false, cluster.now());
+        cluster.RunToEnd();
+        cluster.Settle();
+        ExpectedOf(0).Check("greedy", *sink);
+      }
+      cluster.ExpectEmpty();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,105 @@
+"""Drafted tokens through real processes: fewer steps, and the same tokens and log-probabilities."""
+
+import threading
+
+import pytest
+
+from cluster import NEVER, RECALL, Cluster, wait_until
+from http_client import post, request
+
+# What repeats itself, and what does not.
+PROMPTS = {"repeats": [5, 6, 7, 8, 9, 10] * 12 + [5, 6, 7], "varies": [(i * i * 7 + i) % 900 for i in range(60)]}
+KINDS = {
+    "greedy": {"temperature": 0},
+    "sampled": {"temperature": 0.7, "top_p": 0.9, "seed": 4, "repetition_penalty": 1.05,
+                "frequency_penalty": 0.1},
+    "ends": {"temperature": 0, "min_tokens": 20},
+}
+
+
+def ask(cluster, prompt, kind, **flags):
+    options = {"max_tokens": 80, "logprobs": 2, **KINDS[kind], **flags}
+    if kind != "ends":
+        options["ignore_eos"] = True
+    return cluster.generate("recall", ids=PROMPTS[prompt], **options)
+
+
+def essence(answer):
+    return answer["token_ids"], answer["logprobs"], answer["finish_reason"]
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def cluster(request, tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("drafts"), step_timeout=NEVER) as cluster:
+        stages = request.param
+        cluster.start_workers(stages)
+        cuts = [(f"w{i}", 8 * i // stages, 8 * (i + 1) // stages - 1) for i in range(stages)]
+        cluster.load("recall", RECALL, cuts=cuts, context=512, sessions=8, speculate="lookup")
+        yield cluster
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_answers_are_those_without_drafts(cluster, prompt, kind):
+    without = ask(cluster, prompt, kind, speculate="off")
+    assert "drafted_tokens" not in without["usage"]
+    drafted = ask(cluster, prompt, kind)
+    assert essence(drafted) == essence(without)
+    cluster.nothing_is_left()
+
+
+def test_many_at_once_have_their_own_answers(cluster):
+    asked = [(prompt, kind) for prompt in PROMPTS for kind in KINDS]
+    alone = {one: essence(ask(cluster, *one, speculate="off")) for one in asked}
+    found = {}
+    threads = [threading.Thread(target=lambda one=one: found.update({one: essence(ask(cluster, *one))}))
+               for one in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == alone
+    cluster.nothing_is_left()
+
+
+def test_what_was_drafted_is_said(cluster):
+    answer = ask(cluster, "repeats", "greedy")
+    # Whether there are any follows from what rows cost here; what is said of them fits together.
+    drafted, accepted = (answer["usage"].get(f"{what}_tokens", 0) for what in ("drafted", "accepted"))
+    assert 0 <= accepted <= drafted
+    model = cluster.json("model", "show", "recall")
+    assert model["options"]["speculate"] == "lookup"
+    assert model["drafted_tokens"] >= drafted and model["accepted_tokens"] >= accepted
+    body = {"model": "recall", "prompt": PROMPTS["repeats"], "max_tokens": 40, "temperature": 0,
+            "ignore_eos": True}
+    details = post(cluster, "/v1/completions", body)["usage"].get("completion_tokens_details", {})
+    assert all(details[name] >= 0 for name in details)
+    status, _, refused = request(cluster, "POST", "/v1/completions", {**body, "speculate": "model=x"})
+    assert status == 400 and "model=x" in refused["error"]["message"]
+
+
+def test_an_answer_that_is_held_has_none(cluster):
+    answer = cluster.generate("recall", ids=PROMPTS["repeats"], regex="(ab){30}", temperature=0)
+    assert answer["text"] == "ab" * 30
+    assert "drafted_tokens" not in answer["usage"]
+
+
+def test_a_killed_worker_changes_nothing(tmp_path):
+    with Cluster(tmp_path, recovery_timeout="60s") as cluster:
+        cluster.start_workers(2)
+        cluster.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512, sessions=4,
+                     speculate="auto", recovery="wait")
+        asked = {"max_tokens": 400, "logprobs": 1, "temperature": 0, "ignore_eos": True}
+        expected = essence(cluster.generate("recall", ids=PROMPTS["repeats"], speculate="off", **asked))
+        found = []
+        thread = threading.Thread(target=lambda: found.append(
+            essence(cluster.generate("recall", ids=PROMPTS["repeats"], **asked))))
+        thread.start()
+        wait_until(lambda: any(s["generated_tokens"] > 3 for s in
+                               cluster.json("session", "list")["sessions"]) or not thread.is_alive(),
+                   "the answer has begun")
+        cluster.workers["w1"].kill()
+        cluster.start_worker("w1", wait=False)
+        thread.join()
+        assert found == [expected]
+        cluster.nothing_is_left()
