@@ -99,6 +99,8 @@ enum class Rule {
   kFenceTimeout,
   kPipelineDown,
   kPreempted,
+  kDraftAccepted,
+  kDraftRejected,
   kPrefixHit,
   kPrefixEvicted,
   kWaves,

@@ -191,8 +191,18 @@ void DeploymentWatch::CountWork(const EngineCounters& counters) {
     }
   };
   count(Rule::kReplay, counters.replays, seen_.replays);
+  // Where no fault and no Fork of the meddler's explains it, a draft would be what is left behind.
+  const auto& faults = world().counts.faults;
+  if (counters.replays > seen_.replays && world().scenario.drafts &&
+      world().scenario.forks_one_in == 0 &&
+      std::all_of(faults.begin(), faults.end(), [](uint64_t count) { return count == 0; })) {
+    world().Fail("a sequence was computed again, and no fault explains it");
+  }
   count(Rule::kRebuild, counters.rebuilds, seen_.rebuilds);
   count(Rule::kPreempted, counters.preemptions, seen_.preemptions);
+  count(Rule::kDraftAccepted, counters.drafts_accepted, seen_.drafts_accepted);
+  count(Rule::kDraftRejected, counters.tokens_drafted - counters.drafts_accepted,
+        seen_.tokens_drafted - seen_.drafts_accepted);
   count(Rule::kPrefixHit, counters.prefix_hits, seen_.prefix_hits);
   count(Rule::kWaves, counters.slices_sent, seen_.slices_sent);
   count(Rule::kPrefixEvicted, counters.prefix_evictions, seen_.prefix_evictions);

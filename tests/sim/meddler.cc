@@ -194,8 +194,10 @@ void Meddler::Remember(const StepMessage& step, int items) {
       sent.first = item;
     }
     sent.sliced |= !SliceOf(item).whole();
-    if (sent.ids.size() == item.position()) {  // Not one that goes on from an older epoch.
-      sent.ids.insert(sent.ids.end(), item.token_ids().begin(), item.token_ids().end());
+    // Not one that goes on from an older epoch, or behind drafts, which may be cut off.
+    if (sent.ids.size() == item.position()) {
+      sent.ids.insert(sent.ids.end(), item.token_ids().begin(),
+                      item.token_ids().end() - item.draft_tokens());
     }
     recent_.push_back(item);
   }

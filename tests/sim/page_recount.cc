@@ -1,6 +1,9 @@
 #include "tests/sim/page_recount.h"
 
+#include <algorithm>
+
 #include "common/limits.h"
+#include "coordinator/engine/drafter.h"
 
 namespace strata::sim {
 
@@ -8,10 +11,15 @@ std::string RecountLive(const EngineSnapshot& snapshot) {
   uint64_t most = 0;
   for (const SessionSnapshot& session : snapshot.sessions) {
     if (session.state != "queued" && session.state != "preempted") {
-      // What is known of it, and the token to come.
+      // What is known of it, and the token to come, or drafts. Of what is computed anew, and behind
+      // a fence, those of before may not be back yet.
+      const bool anew = session.state == "replaying" || snapshot.state != PipelineState::kRunning;
+      const uint32_t drafts =
+          anew ? std::max(kMostDrafts, session.drafts_held) : session.drafts_held;
       const uint64_t tokens =
-          uint64_t{session.prompt_tokens} +
-          (session.guaranteed ? session.max_tokens : session.generated_tokens + 1);
+          uint64_t{session.prompt_tokens} + (session.guaranteed
+                                                 ? session.max_tokens
+                                                 : session.generated_tokens + std::max(1u, drafts));
       most += (tokens + kPageTokens - 1) / kPageTokens;
     }
   }

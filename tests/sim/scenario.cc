@@ -410,6 +410,11 @@ Scenario MakeScenario(uint64_t seed) {
     Random poison(Mix64(seed));
     PoisonOnly(&scenario, &poison);
   }
+  if (seed % 7 == 3 || seed % 11 == 4) {
+    Random drafts(Mix64(seed + 3));
+    scenario.drafts = true;
+    scenario.drafts_right = drafts.OneIn(4) ? 100 * drafts.Below(2) : drafts.Below(100);
+  }
   return scenario;
 }
 

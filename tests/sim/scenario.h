@@ -71,6 +71,9 @@ struct Scenario {
   // some time. Layers are kept on `standby` other workers each.
   bool caches = false;
   uint32_t standby = 0;
+  // Steps carry drafts, of which so many in a hundred are right.
+  bool drafts = false;
+  uint32_t drafts_right = 0;
   // The only faults there are move the model from workers that all stay: no request may fail by it.
   bool moves_only = false;
   // The only faults there are come from poison: a request without it must not fail by any.

@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/exact_model.h"
+#include "tests/sim/sim_drafts.h"
 
 namespace strata::sim {
 namespace {
@@ -172,6 +173,7 @@ v1::LoadOptions LoadOptionsOf(const Scenario& scenario, uint64_t kv_pages) {
   options.set_kv_tokens(kv_pages * kPageTokens);
   options.set_max_batch_tokens(scenario.max_batch_tokens);
   options.set_standby(scenario.standby);
+  options.set_speculate(scenario.drafts ? "auto" : "off");
   options.set_recovery(scenario.moves ? v1::RECOVERY_MOVE : v1::RECOVERY_WAIT);
   return options;
 }
@@ -192,6 +194,7 @@ DeploymentOptions DeploymentOptionsOf(const Scenario& scenario) {
   // Of waves: as often as it can be. Else what steps take is no concern of the scenario.
   options.inter_token_target = nanoseconds(scenario.waves ? 1 : 0);
   options.prefix_cache = scenario.prefix_cache;
+  options.make_drafter = DraftersOf(scenario);
   options.load_timeout = std::chrono::seconds(10);
   options.retry = {.first = milliseconds(200), .most = milliseconds(800)};
   return options;

@@ -1,0 +1,14 @@
+// Drafts that came out otherwise stay in the sequence.
+#include "coordinator/engine/draft_policy.h"
+
+namespace strata::draft_policy {
+
+uint32_t Accepted(uint32_t sampled, uint32_t /*drafted*/) { return sampled - 1; }
+
+bool CutsRejected() { return false; }
+
+bool FenceEndsDrafts() { return true; }
+
+bool GivesPagesBack() { return true; }
+
+}  // namespace strata::draft_policy

@@ -1,0 +1,14 @@
+// Drafts under way are awaited behind a fence.
+#include "coordinator/engine/draft_policy.h"
+
+namespace strata::draft_policy {
+
+uint32_t Accepted(uint32_t sampled, uint32_t /*drafted*/) { return sampled - 1; }
+
+bool CutsRejected() { return true; }
+
+bool FenceEndsDrafts() { return false; }
+
+bool GivesPagesBack() { return true; }
+
+}  // namespace strata::draft_policy

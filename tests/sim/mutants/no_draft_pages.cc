@@ -1,0 +1,14 @@
+// Pages that were taken for drafts stay with the session.
+#include "coordinator/engine/draft_policy.h"
+
+namespace strata::draft_policy {
+
+uint32_t Accepted(uint32_t sampled, uint32_t /*drafted*/) { return sampled - 1; }
+
+bool CutsRejected() { return true; }
+
+bool FenceEndsDrafts() { return true; }
+
+bool GivesPagesBack() { return false; }
+
+}  // namespace strata::draft_policy

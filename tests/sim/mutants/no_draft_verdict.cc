@@ -1,0 +1,16 @@
+// One draft more than the last stage found right is taken for the answer's.
+#include <algorithm>
+
+#include "coordinator/engine/draft_policy.h"
+
+namespace strata::draft_policy {
+
+uint32_t Accepted(uint32_t sampled, uint32_t drafted) { return std::min(sampled, drafted); }
+
+bool CutsRejected() { return true; }
+
+bool FenceEndsDrafts() { return true; }
+
+bool GivesPagesBack() { return true; }
+
+}  // namespace strata::draft_policy
