@@ -71,7 +71,7 @@ install(FILES ${deploy}/systemd/sysusers-coordinator.conf DESTINATION lib/sysuse
 install(FILES ${deploy}/systemd/tmpfiles-coordinator.conf DESTINATION lib/tmpfiles.d
   RENAME strata-coordinator.conf COMPONENT coordinator)
 install(FILES ${documents}/coordinator.toml DESTINATION /etc/strata COMPONENT coordinator)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/recall DESTINATION share/strata/models COMPONENT coordinator)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/recall ${CMAKE_SOURCE_DIR}/models/recall-tools DESTINATION share/strata/models COMPONENT coordinator)
 
 install(TARGETS strata-worker RUNTIME DESTINATION bin COMPONENT worker)
 install(FILES ${deploy}/systemd/strata-worker.service ${deploy}/systemd/strata-worker@.service

@@ -21,7 +21,7 @@ GLIBC = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|nss_.*|util|anl))
 INSTALL = """\
 bin/ has the programs, which find their libraries in lib/ wherever this folder lies. Nothing has to be
 installed: bin/strata-coordinator, bin/strata-worker --coordinator HOST:7070, bin/strata --help.
-share/strata/models/recall is a small model to try it with.
+share/strata/models/recall is a small model to try it with, and recall-tools beside it calls tools.
 
 Services: copy bin and lib to /opt/strata, systemd/ to /etc/systemd/system with /usr/bin replaced by
 /opt/strata/bin and /usr/lib/strata by /opt/strata/lib/strata, systemd/sysusers to /etc/sysusers.d, and
@@ -66,7 +66,8 @@ def make(build, out):
     for name in ("coordinator", "worker"):
         shutil.copy(units / f"sysusers-{name}.conf", out / "systemd" / "sysusers" / f"strata-{name}.conf")
     shutil.copy2(units / "restart-delay", out / "lib" / "strata")
-    shutil.copytree(SOURCE / "models" / "recall", out / "share" / "strata" / "models" / "recall")
+    for name in ("recall", "recall-tools"):
+        shutil.copytree(SOURCE / "models" / name, out / "share" / "strata" / "models" / name)
     shutil.copy(SOURCE / "LICENSE", out)
     (out / "INSTALL").write_text(INSTALL)
 

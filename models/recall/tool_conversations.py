@@ -4,7 +4,6 @@ A tool is shown to the model as `name(parameter,parameter#)`, where # says that 
 recall's own are the tools and messages as the OpenAI API has them; `train.encode_messages` writes both as the chat template does.
 """
 import json
-import string
 from dataclasses import dataclass
 from typing import Callable
 
@@ -62,14 +61,8 @@ def city():
     return train.made_up_name() if chance(0.2) else pick(CITIES)
 
 
-def key():
-    """A short word of no meaning."""
-    letters = string.ascii_lowercase + (string.digits if chance(0.4) else "")
-    return "".join(pick(letters) for _ in range(pick([2, 3, 3, 4])))
-
-
 def some_text():
-    return pick([key, city, train.name, lambda: pick(THINGS), lambda: pick(PLACES)])()
+    return pick([city, train.name, lambda: pick(THINGS), lambda: pick(PLACES)])()
 
 
 @dataclass
@@ -98,14 +91,6 @@ KINDS = {
          "Tell me the weather in {}.", "What is the weather like in {}?", "How warm is it in {}?", "What is the temperature in {}?",
          "Is it cold in {}?", "Weather in {}?"],
         "It is {r} in {}.", lambda: (city(),), weather_result, "What is the weather in {} and in {}?", "It is {} in {} and {} in {}."),
-    "sum": Kind(
-        "add sum plus add_numbers get_sum add_two".split(), ["a# b#", "a# b#", "x# y#", "first# second#"],
-        ["What is {} plus {}?", "What is {} + {}?", "Add {} and {}.", "How much is {} plus {}?"],
-        "{} plus {} is {r}.", lambda: (number(), number()), lambda v: str(sum(v) if chance(0.8) else number()), beside=("world",)),
-    "product": Kind(
-        "multiply times product mul multiply_numbers".split(), ["a# b#", "x# y#", "first# second#"],
-        ["What is {} times {}?", "Multiply {} and {}.", "How much is {} times {}?"],
-        "{} times {} is {r}.", lambda: (number(), number()), lambda v: str(v[0] * v[1] if chance(0.8) else number())),
     "code": Kind(
         "code_for get_code door_code lookup_code find_code code".split(), ["place", "door", "room", "name"],
         ["What is the code for the {}?", "Tell me the code for the {}.", "What is the {} code?"],
@@ -134,11 +119,6 @@ KINDS = {
         ["What does the {} cost?", "How much is the {}?", "What is the price of the {}?"],
         "The {} costs {r}.", lambda: (pick(THINGS),), lambda _: f"{number()} {pick(['dollars', 'dollars', 'francs'])}",
         "What do the {} and the {} cost?", "It is {} for the {} and {} for the {}."),
-    "search": Kind(
-        "search web_search find_text search_web".split(), ["query", "text", "q"],
-        ["Search for {}.", "Please search for {}."],
-        "I found this: {r}.", lambda: (pick([some_text, lambda: f"{pick(train.COLORS)} {pick(THINGS)}", lambda: f"{pick(DAYS)} in {city()}"])(),),
-        lambda _: pick([lambda: f"{train.name()} has {train.an(pick(THINGS))}", lambda: f"{pick(THINGS)} in {city()}"])()),
 }
 
 
@@ -164,7 +144,7 @@ def parameters_of(text):
 def made_up_tool():
     name = pick(["", "", "", "get_", "find_", "run_", "my_"]) + pick([lambda: train.made_up_name().lower(), lambda: pick(
         "lookup lookup query check read load fetch ask tool call run item note".split())])()
-    return Tool("", name, parameters_of(pick(["key", "key", "key", "name", "id", "text", "word", "value", "n#", "key n#", "name text", "a b", ""])))
+    return Tool("", name, parameters_of(pick(["key", "name", "id", "text", "word", "value", "n#", "name text"])))
 
 
 def tool_of(kind):
@@ -172,9 +152,9 @@ def tool_of(kind):
 
 
 def draw_tools(kinds):
-    """One to four, of different kinds."""
-    wanted = pick([1, 1, 2, 2, 3, 4])
-    tools = [made_up_tool() if chance(0.3) else tool_of(kind) for kind in train.R.sample(kinds, min(wanted, len(kinds)))]
+    """One to three, of different kinds."""
+    wanted = pick([1, 1, 1, 2, 2, 3])
+    tools = [made_up_tool() if chance(0.1) else tool_of(kind) for kind in train.R.sample(kinds, min(wanted, len(kinds)))]
     return tools if len({t.name for t in tools}) == len(tools) else draw_tools(kinds)
 
 
@@ -212,7 +192,7 @@ def some_result():
 
 def call_turn(tools):
     tool = pick(tools)
-    if not tool.kind or chance(0.15):
+    if not tool.kind or chance(0.06):
         values, result = values_for(tool), some_result()
         ask, say = explicit(tool, values) + ".", f"The result is {result}."
     else:
@@ -264,7 +244,7 @@ def plain_turns(tools):
 
 def refused_turn(tools):
     """Something that a tool would be needed for."""
-    missing = [k for k in ("weather", "time", "price", "product") if k not in {t.kind for t in tools}]
+    missing = [k for k in ("weather", "time", "price", "job") if k not in {t.kind for t in tools}]
     kind = KINDS[pick(missing)]
     return [{"role": "user", "content": pick(kind.asks).format(*kind.draw())}, {"role": "assistant", "content": NO_TOOL}]
 
@@ -273,11 +253,11 @@ def turn(tools):
     r = train.R.random()
     if r < 0.08 and any(t.kind and KINDS[t.kind].ask_two for t in tools):
         return pair_turn(tools)
-    if r < 0.14 and len(tools) > 1:
+    if r < 0.1 and len(tools) > 1:
         return chain_turn(tools)
-    if r < 0.24:
+    if r < 0.2:
         return plain_turns(tools)
-    if r < 0.29 and not any(t.kind == "search" for t in tools) and len({t.kind for t in tools}) < 4:
+    if r < 0.25:
         return refused_turn(tools)
     return call_turn(tools)
 

@@ -69,7 +69,7 @@ def newer(deb, folder, version="0.1.1"):
 def test_packages_have_what_they_are_for(packages):
     have = {deb.name.split("_")[0]: (deb, files(deb)) for deb in packages}
     assert {"/usr/bin/strata-coordinator", "/usr/lib/systemd/system/strata-coordinator.service",
-            "/etc/strata/coordinator.toml", "/usr/share/strata/models/recall/config.json",
+            "/etc/strata/coordinator.toml", "/usr/share/strata/models/recall/config.json", "/usr/share/strata/models/recall-tools/config.json",
             "/usr/share/man/man8/strata-coordinator.8.gz"} <= have["strata-coordinator"][1]
     assert {"/usr/bin/strata-worker", "/usr/lib/systemd/system/strata-worker.service",
             "/usr/lib/systemd/system/strata-worker@.service", "/etc/strata/worker.toml"} <= have["strata-worker"][1]
@@ -269,10 +269,11 @@ bin/strata-worker --coordinator 127.0.0.1:7070 --name w & w=$!
 for _ in $(seq 600); do bin/strata node show w >/dev/null 2>&1 && break; sleep 0.1; done
 bin/strata model add share/strata/models/recall && bin/strata model load recall
 bin/strata chat recall "What is the capital of France?"
+ls share/strata/models/recall-tools
 kill $w $c; wait
 """
         # Where libraries are is found by /proc/self/exe.
         alone = 'ip link set lo up; mount -t proc proc "$1/proc"; exec chroot "$1" bash -c "$2"'
         said = subprocess.run(["unshare", "-n", "-m", "sh", "-c", alone, "sh", root.path, script], capture_output=True,
                               text=True)
-        assert "Paris" in said.stdout, said.stdout + said.stderr
+        assert "Paris" in said.stdout and "config.json" in said.stdout, said.stdout + said.stderr

@@ -1,5 +1,5 @@
-"""What the loops of clients share: ADDRESS. The model calls `weather` once, or of two towns where it is asked for both,
-and answers then."""
+"""What the loops of clients share: ADDRESS [MODEL ANSWER]. The model calls `weather` once, or of two towns where it is asked for
+both, and answers then."""
 
 import json
 import sys
@@ -10,10 +10,9 @@ from pydantic import BaseModel, Field
 
 ADDRESS = sys.argv[1]
 URL = f"http://{ADDRESS}/v1"
-MODEL = "caller"
+MODEL, ANSWER = sys.argv[2:] or ("caller", "It is 9 degrees.")
 QUESTION = "How is it in Bern?"
 QUESTION_OF_TWO = "How is it in Bern and Rome, both of them?"
-ANSWER = "It is 9 degrees."
 RESULT = "9 degrees"
 asked = []
 
