@@ -77,9 +77,11 @@ done
 for service in coordinator worker; do
   [ ! -f CONFIG/$service.toml ] || word $service-config "$(base64 -w 0 CONFIG/$service.toml)"
 done
-[ ! -f CONFIG/authority/ca.pem ] ||
+authority=$(sed -n 's/^authority *= *"\(.*\)" *$/\1/p' CONFIG/coordinator.toml 2>/dev/null)
+if [ -n "$authority" ] && [ -f "$authority/ca.pem" ]; then
   word nodes "$(strata --json node list 2>/dev/null | base64 -w 0)"
-[ ! -f CONFIG/authority/ca.pem ] || word authority "$(sha256sum <CONFIG/authority/ca.pem)"
+  word authority "$(sha256sum <"$authority/ca.pem")"
+fi
 [ ! -f CONFIG/worker-tls/ca.pem ] || word worker-ca "$(sha256sum <CONFIG/worker-tls/ca.pem)"
 word done yes
 )sh",
