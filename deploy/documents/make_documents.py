@@ -195,7 +195,8 @@ def toml_value(option, default):
     if option.value == "N":
         return default
     if option.value == "TIME":
-        return f'"{re.sub(r"[ ]", "", default).replace(".0", "")}"'
+        written = re.sub(r"[ ]", "", default).replace(".0", "")
+        return f'"{written}"' if written[0].isdigit() else None
     if option.value == "SIZE":
         return f'"{default.replace(" ", "")}"' if re.fullmatch(r"[\d.]+ ?\w+", default) else None
     return f'"{default}"'
