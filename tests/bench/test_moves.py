@@ -1,6 +1,6 @@
 """What the benchmark of moves reads in a coordinator's log."""
 
-from moves import linking_ms
+from moves import switches
 
 LOG = """\
 2026-11-29T20:06:12.060 I the model is ready model=m deployment=1 epoch=7
@@ -14,4 +14,4 @@ LOG = """\
 
 
 def test_each_switch_lasts_until_its_stages_are_linked():
-    assert [round(ms) for ms in linking_ms(LOG)] == [18, 12]
+    assert [round((linked - began) * 1e3) for began, linked in switches(LOG)] == [18, 12]

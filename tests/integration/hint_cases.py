@@ -165,6 +165,8 @@ ELSEWHERE = [
      "five links that break in a row while every node answers"),
     ("strata node list", "could not be linked in time",
      "a link that opens at neither end and breaks at neither"),
+    ("strata node list", "did not link its stage in time",
+     "a link of a prepared move that opens at neither end: deployment_move_test.cc"),
     ("strata model list", "no registered model has the content",
      "only a worker is told, whose load the model's removal has ended"),
     (f"strata model load {WORD}", "it is loaded again by itself in",
