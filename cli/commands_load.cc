@@ -2,9 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <system_error>
@@ -16,6 +14,8 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/tables.h"
+#include "common/checkpoint/file_reader.h"
+#include "common/checkpoint/json_reader.h"
 #include "common/names.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -208,30 +208,21 @@ struct PlanCommand {
   PlacementOptions placement;
 };
 
-absl::StatusOr<std::string> ReadWhole(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.good() || text.empty()) {
-    return Error(absl::StatusCode::kNotFound, "FILE_FAILED", "cannot read " + path)
-        .Hint("name a file that is there");
-  }
-  return text;
-}
-
 absl::Status PlanForMachines(const Context& context, const PlanCommand& command) {
   v1::PlanMachinesRequest request;
   RETURN_IF_ERROR(command.placement.Apply(request.mutable_options()));
-  ASSIGN_OR_RETURN(const std::string machines, ReadWhole(command.machines));
+  ASSIGN_OR_RETURN(const std::string machines,
+                   ReadSmallFile(command.machines, kMaxMachinesFileBytes));
   RETURN_IF_ERROR(ReadMachines(machines, command.machines, &request));
   const bool by_path =
       command.model.find('/') != std::string::npos || absl::EndsWith(command.model, ".json");
   if (by_path) {
     std::error_code ignored;
     const std::filesystem::path path = command.model;
+    const bool folder = std::filesystem::is_directory(path, ignored);
     ASSIGN_OR_RETURN(
         *request.mutable_config_json(),
-        ReadWhole(std::filesystem::is_directory(path, ignored) ? (path / "config.json").string()
-                                                               : path.string()));
+        ReadSmallFile((folder ? path / "config.json" : path).string(), kMaxConfigBytes));
   } else {
     request.set_model(command.model);
   }
