@@ -13,29 +13,43 @@ std::vector<uint32_t> Answer(const SessionRequest& request) {
   return OracleAnswer(request.prompt, request.max_tokens, 97);
 }
 
+// A cluster that has started, and has delivered so many frames of four sessions.
+class FourSessions {
+ public:
+  FourSessions(SimCluster* cluster, int delivered) {
+    cluster->Start();
+    cluster->Settle();
+    for (uint32_t i = 0; i < 4; ++i) {
+      requests_.push_back(MakeRequest("r" + std::to_string(i), 20 + 7 * i, 12));
+      sinks_.push_back(cluster->Submit(requests_.back()));
+    }
+    for (int i = 0; i < delivered; ++i) {
+      cluster->Deliver(static_cast<uint32_t>(i % 4));
+    }
+  }
+  void ExpectAnswers() const {
+    for (size_t i = 0; i < sinks_.size(); ++i) {
+      EXPECT_EQ(sinks_[i]->tokens, Answer(requests_[i]));
+    }
+  }
+
+ private:
+  std::vector<SessionRequest> requests_;
+  std::vector<std::shared_ptr<SinkRecord>> sinks_;
+};
+
 TEST(EngineMove, SessionsGoOnOverStagesLoadedAnew) {
   for (int moved = 0; moved < 60; ++moved) {
+    SCOPED_TRACE("moved after " + std::to_string(moved) + " frames");
     SimCluster cluster(MakeConfig(3));
-    cluster.Start();
-    cluster.Settle();
-    std::vector<SessionRequest> requests;
-    std::vector<std::shared_ptr<SinkRecord>> sinks;
-    for (uint32_t i = 0; i < 4; ++i) {
-      requests.push_back(MakeRequest("r" + std::to_string(i), 20 + 7 * i, 12));
-      sinks.push_back(cluster.Submit(requests.back()));
-    }
-    for (int i = 0; i < moved; ++i) {
-      cluster.Deliver(static_cast<uint32_t>(i % 4));
-    }
+    const FourSessions sessions(&cluster, moved);
     cluster.Suspend(40);
     EXPECT_EQ(cluster.Snapshot().state, PipelineState::kSuspended);
     cluster.ExpectSums();
     cluster.Resume();
     cluster.RunToEnd();
     cluster.Settle();
-    for (size_t i = 0; i < sinks.size(); ++i) {
-      EXPECT_EQ(sinks[i]->tokens, Answer(requests[i])) << "moved after " << moved << " frames";
-    }
+    sessions.ExpectAnswers();
     EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 0u);
     EXPECT_EQ(cluster.Snapshot().kv_tokens, 40u * 16);
     cluster.ExpectEmpty();
@@ -47,24 +61,12 @@ TEST(EngineMove, SessionsGoOnOverAnotherNumberOfStages) {
     for (const uint32_t stages : {1u, 2u, 3u, 5u}) {
       SCOPED_TRACE(std::to_string(stages) + " stages after " + std::to_string(moved) + " frames");
       SimCluster cluster(MakeConfig(3));
-      cluster.Start();
-      cluster.Settle();
-      std::vector<SessionRequest> requests;
-      std::vector<std::shared_ptr<SinkRecord>> sinks;
-      for (uint32_t i = 0; i < 4; ++i) {
-        requests.push_back(MakeRequest("r" + std::to_string(i), 20 + 7 * i, 12));
-        sinks.push_back(cluster.Submit(requests.back()));
-      }
-      for (int i = 0; i < moved; ++i) {
-        cluster.Deliver(static_cast<uint32_t>(i % 4));
-      }
+      const FourSessions sessions(&cluster, moved);
       cluster.SuspendToMove(stages, 40);
       cluster.Resume();
       cluster.RunToEnd();
       cluster.Settle();
-      for (size_t i = 0; i < sinks.size(); ++i) {
-        EXPECT_EQ(sinks[i]->tokens, Answer(requests[i]));
-      }
+      sessions.ExpectAnswers();
       const EngineSnapshot snapshot = cluster.Snapshot();
       EXPECT_EQ(snapshot.counters.ledger_mismatches, 0u);
       ASSERT_EQ(snapshot.pipeline.stages.size(), stages);
@@ -79,26 +81,14 @@ TEST(EngineMove, NothingIsComputedAgainWhereTheNewStagesHaveTheKv) {
   for (int moved = 0; moved < 60; ++moved) {
     SCOPED_TRACE("moved after " + std::to_string(moved) + " frames");
     SimCluster cluster(MakeConfig(3));
-    cluster.Start();
-    cluster.Settle();
-    std::vector<SessionRequest> requests;
-    std::vector<std::shared_ptr<SinkRecord>> sinks;
-    for (uint32_t i = 0; i < 4; ++i) {
-      requests.push_back(MakeRequest("r" + std::to_string(i), 20 + 7 * i, 12));
-      sinks.push_back(cluster.Submit(requests.back()));
-    }
-    for (int i = 0; i < moved; ++i) {
-      cluster.Deliver(static_cast<uint32_t>(i % 4));
-    }
+    const FourSessions sessions(&cluster, moved);
     cluster.Repoint();
     EXPECT_EQ(cluster.Snapshot().state, PipelineState::kSuspended);
     cluster.ExpectSums();
     cluster.ResumeInPlace();
     cluster.RunToEnd();
     cluster.Settle();
-    for (size_t i = 0; i < sinks.size(); ++i) {
-      EXPECT_EQ(sinks[i]->tokens, Answer(requests[i]));
-    }
+    sessions.ExpectAnswers();
     const EngineSnapshot snapshot = cluster.Snapshot();
     EXPECT_EQ(snapshot.counters.rebuilds, 0u);
     EXPECT_EQ(snapshot.counters.faults, 0u);
