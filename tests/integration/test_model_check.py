@@ -69,7 +69,7 @@ def test_every_partition_agrees_with_its_layers_alone(cluster, model, flags):
         cluster.run("model", "unload", model)
 
 
-@pytest.mark.parametrize("layer", [0, 3, 5, LAYERS - 1, LAYERS])
+@pytest.mark.parametrize("layer", [0, LAYERS, *(pytest.param(i, marks=pytest.mark.long) for i in (3, 5, LAYERS - 1))])
 def test_a_wrong_bit_is_found_where_it_was_made(tmp_path, layer):
     with Cluster(tmp_path) as c:
         c.start_worker("good")

@@ -74,7 +74,7 @@ class Asked:
         return essence(json.loads(out))
 
 
-@pytest.mark.parametrize("spare", ["same", "avx2", "none"])
+@pytest.mark.parametrize("spare", ["avx2", *(pytest.param(spare, marks=pytest.mark.long) for spare in ("same", "none"))])
 def test_one_answer_survives_each_of_its_workers(tmp_path, model, spare):
     tokens = 400 if SLOW == 1 else 120
     drawn = random.Random(3)
