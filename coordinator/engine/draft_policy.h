@@ -11,6 +11,10 @@ namespace strata::draft_policy {
 // stage said `sampled` tokens, of which the last is its own.
 uint32_t Accepted(uint32_t sampled, uint32_t drafted);
 
+// Whether a step that was sent ahead of a result, on the guess that the next token is `guess`, is
+// of use where it is `token`.
+bool ConfirmsAhead(uint32_t guess, uint32_t token);
+
 // Whether those that came out otherwise are cut off before the sequence goes on.
 bool CutsRejected();
 

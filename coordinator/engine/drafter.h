@@ -16,6 +16,10 @@ namespace strata {
 
 // Most drafted tokens of a session in a step.
 inline constexpr uint32_t kMostDrafts = 15;
+// Steps of a session in flight over several stages, each on the guess that those before it are
+// right, and what is drafted for all of them.
+inline constexpr uint32_t kMostSteps = 4;
+inline constexpr uint32_t kMostGuesses = kMostSteps * (kMostDrafts + 1) - 1;
 
 // Which drafters a session has.
 enum class Speculate {

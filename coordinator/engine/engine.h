@@ -133,6 +133,8 @@ struct EngineCounters {
   uint64_t tokens_generated = 0;
   uint64_t tokens_drafted = 0;   // That were computed,
   uint64_t drafts_accepted = 0;  // and those of them that answers have.
+  uint64_t steps_ahead = 0;      // Of one session, sent on the guess that those before are right,
+  uint64_t steps_void = 0;       // and those of them that came to nothing.
   uint64_t item_errors = 0;
   uint64_t replays = 0;      // After an item's NOT_FOUND or FAILED_PRECONDITION.
   uint64_t rebuilds = 0;     // After a fence, of sequences that a stage had lost.

@@ -12,7 +12,8 @@ bool Engine::Impl::SendNextStep(TimePoint now) {
   masks_awaited_until_ = view.masks_awaited_until;
   suspects_.TryApart(in_flight_.steps(), &view);
   sessions_.ShareRows(&view);
-  const ScheduledStep plan = ScheduleStep(view);
+  ScheduledStep plan = ScheduleStep(view);
+  builder_.CoverAhead(&plan);
   // Commands alone may wait for the next step: stages run steps in order, so one that is sent now
   // would not free a page sooner than the last one in flight is through.
   if (plan.empty() && (!in_flight_.empty() || !book_.WantsCommands())) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "coordinator/engine/draft_length.h"
+#include "coordinator/engine/drafter.h"
 #include "coordinator/engine/step_pace.h"
 
 namespace strata {
@@ -124,6 +125,27 @@ class StepFiller {
 
   ScheduledStep Fill() {
     ScheduledStep step = FillWithKnown();
+    AddDrafts(&step);
+    return step;
+  }
+
+  // A step ahead of a result, where it may have one.
+  ScheduledStep FillAhead() {
+    const std::optional<AheadSession>& ahead = snapshot_.ahead;
+    if (!ahead.has_value() || !snapshot_.ready.empty() || snapshot_.decoding != 1 ||
+        snapshot_.wave_items > 0 || snapshot_.steps_in_flight == 0 ||
+        snapshot_.steps_in_flight >= std::min(snapshot_.stages, kMostSteps) ||
+        std::pow(ahead->draft_chance, ahead->guesses + 1) < kLeastAheadChance) {
+      return {};
+    }
+    const ReadySession session{.id = ahead->id,
+                               .position = ahead->position,
+                               .drafts = ahead->drafts,
+                               .draft_chance = ahead->draft_chance};
+    Take(session, 1);
+    taken_.push_back(&session);
+    ScheduledStep step{std::move(items_), 0, WaveMove::kNone};
+    step.items.front().ahead = true;
     AddDrafts(&step);
     return step;
   }
@@ -346,7 +368,8 @@ class StepFiller {
 
 ScheduledStep ScheduleStep(const SchedulerSnapshot& snapshot) {
   StepFiller filler(snapshot);
-  return filler.ShouldWait() ? ScheduledStep() : filler.Fill();
+  ScheduledStep step = filler.ShouldWait() ? ScheduledStep() : filler.Fill();
+  return step.empty() ? StepFiller(snapshot).FillAhead() : step;
 }
 
 }  // namespace strata

@@ -26,11 +26,22 @@ struct ReadySession {
   double draft_chance = 0;    // and that one is right, if those before it are.
 };
 
+// A session whose known tokens are all in flight, and of which more was guessed.
+struct AheadSession {
+  uint64_t id = 0;
+  uint32_t guesses = 0;     // In flight behind what is known.
+  uint32_t drafts = 0;      // Guessed behind the token that follows them.
+  double draft_chance = 0;  // That a guess is right, if those before it are.
+  uint32_t position = 0;    // Tokens before what would be sent.
+};
+
 struct SchedulerSnapshot {
   std::vector<ReadySession> ready;  // The more important ones first.
-  std::vector<uint64_t> served;     // By tenant: rows of prompts computed for it so far.
-  uint32_t decoding = 0;            // Sessions that decode, in flight ones included.
-  double decoding_attended = 0;     // Positions that the next token of each attends.
+  // The one that decodes, where it may have a step ahead of the result of the one before.
+  std::optional<AheadSession> ahead;
+  std::vector<uint64_t> served;  // By tenant: rows of prompts computed for it so far.
+  uint32_t decoding = 0;         // Sessions that decode, in flight ones included.
+  double decoding_attended = 0;  // Positions that the next token of each attends.
   // Those of them whose masks will be there soon, and until when that is expected of the first.
   uint32_t masks_awaited = 0;
   std::optional<TimePoint> masks_awaited_until;
@@ -62,6 +73,7 @@ struct ScheduledItem {
   uint64_t id = 0;
   uint32_t tokens = 0;
   uint32_t drafts = 0;  // Behind them.
+  bool ahead = false;   // Its one token is a guess too.
 };
 
 // What becomes of the waves under way.
@@ -78,6 +90,10 @@ struct ScheduledStep {
   bool empty() const { return items.empty() && waves == WaveMove::kNone; }
 };
 
+// A step ahead that comes to nothing takes time from the right one behind it only where it is still
+// at the first stage, which by then had the time of a step for it.
+inline constexpr double kLeastAheadChance = 0.3;
+
 // The next step; empty when it is better to wait for a result.
 //
 // Decode items come first: those that waited longest, no more than ceil(decoding / micro-batches)
@@ -90,6 +106,10 @@ struct ScheduledStep {
 // they are not apart any more, waves are finished before other prompts go on.
 //
 // What room is left then is for drafts of the decode items, as many as pay (draft_length.h).
+//
+// Where one session decodes and nobody else has anything to compute, all stages but one are idle.
+// It then has a step more for each of them, ahead of the results of those before: on the guess that
+// all in flight is right, where that is likely enough (kLeastAheadChance).
 ScheduledStep ScheduleStep(const SchedulerSnapshot& snapshot);
 
 }  // namespace strata

@@ -49,6 +49,7 @@ SequenceBook::SequenceBook(const EngineConfig& config, SequenceNumbers* numbers,
 void SequenceBook::Open(LiveSession& session) { sequences_.Renew(session); }
 
 void SequenceBook::Close(LiveSession& session, bool may_keep) {
+  session.kv.current_->void_items += std::exchange(session.kv.current_->items_ahead, 0);
   if (session.kv.sequence() == 0) {
     prefixes_.Unbegin(session);
     if (session.kv.claim().has_value()) {
@@ -86,7 +87,8 @@ uint32_t SequenceBook::CoverDrafts(LiveSession& session, uint32_t drafts,
 void SequenceBook::GiveBackDraftPages(const KvSequence& sequence) {
   if (sequence.session != nullptr && sequence.claim.has_value() && draft_policy::GivesPagesBack()) {
     ledger_.Shrink(*sequence.claim,
-                   std::max(sequence.sent + sequence.drafted, sequence.session->first_claim()));
+                   std::max(sequence.sent + static_cast<uint32_t>(sequence.guesses.size()),
+                            sequence.session->first_claim()));
   }
 }
 
@@ -112,10 +114,11 @@ void SequenceBook::Replay(LiveSession& session) {
 
 void SequenceBook::Rewind(LiveSession& session) {
   KvSequence& sequence = *session.kv.current_;
-  if (sequence.drafted > 0 && !draft_policy::FenceEndsDrafts()) {
+  if (!sequence.guesses.empty() && !draft_policy::FenceEndsDrafts()) {
     return;
   }
-  sequence.drafted = sequence.rejected = 0;  // The resynchronisation cuts them off.
+  sequence.guesses.clear();  // The resynchronisation cuts them off.
+  sequence.rejected = sequence.items_ahead = 0;
   sequence.cut_sent = false;
   if (sequence.number == 0) {
     prefixes_.Unbegin(session);

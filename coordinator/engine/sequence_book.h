@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,10 @@ class SequenceBook {
   void AddResync(v1::StepFrame* frame, SentStep* sent);
   // The session's next `rows` tokens are sent from now on, and `drafts` behind all that is known.
   // It has a claim that covers them.
-  WaveItem Send(LiveSession& session, uint32_t rows, uint32_t drafts = 0);
+  WaveItem Send(LiveSession& session, uint32_t rows, std::span<const uint32_t> drafts = {});
+  // So are `guesses`, behind all that was sent, which is all that is known and guesses: an item
+  // ahead of the result of the one before it.
+  WaveItem SendAhead(LiveSession& session, std::span<const uint32_t> guesses);
 
   // Results, in the order of the steps. `step`: the number of the step.
   void CommitFork(const SentCommand& fork, const v1::CommandResult& result);
@@ -87,6 +91,7 @@ class SequenceBook {
   void CommitResync(const SentStep& sent, const v1::StepResult& header);
   enum class ItemEnd {
     kIgnored,    // On what a rejected item left.
+    kVoid,       // Behind a guess that was wrong.
     kRejected,   // The first of its sequence.
     kPart,       // Some of the layers.
     kCommitted,  // Its tokens.
@@ -99,7 +104,10 @@ class SequenceBook {
   ItemOutcome CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item);
   // The session's newest token is the next draft of the item that was committed: its KV stays.
   void AcceptDraft(LiveSession& session);
-  // The others do not: they are cut off before anything follows.
+  // The session's newest token was sampled behind all drafts of the item that was committed.
+  // Whether it is what the item ahead begins with, which is then like any other.
+  bool ConfirmAhead(LiveSession& session);
+  // The others do not: they are cut off before anything follows, and items ahead come to nothing.
   void RejectDrafts(LiveSession& session);
   // The stages know of this step's commit: they freed what is behind windows by then.
   void RetainWindows(uint64_t committed_step) { held_.RetainCommitted(committed_step); }

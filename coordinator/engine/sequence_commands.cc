@@ -100,6 +100,7 @@ void SequenceBook::AddCommands(v1::StepFrame* frame, SentStep* sent) {
 void SequenceBook::AddResync(v1::StepFrame* frame, SentStep* sent) {
   held_.ForgetCommitted();
   for (const auto& [number, sequence] : sequences_.all()) {
+    sequence->void_items = 0;  // Nothing is in flight.
     if (sequence->kept) {
       sequence->cut_wanted = false;
       AddCut(*sequence, frame, sent);
@@ -111,11 +112,11 @@ void SequenceBook::AddResync(v1::StepFrame* frame, SentStep* sent) {
   }
 }
 
-WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows, uint32_t drafts) {
+WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows, std::span<const uint32_t> drafts) {
   KvSequence& sequence = *session.kv.current_;
   STRATA_CHECK(rows > 0 && rows <= session.known() - sequence.sent);
-  STRATA_CHECK(drafts == 0 || sequence.sent + rows == session.known());
-  STRATA_CHECK(sequence.sent + rows + drafts <= ledger_.Covers(*sequence.claim));
+  STRATA_CHECK(drafts.empty() || sequence.sent + rows == session.known());
+  STRATA_CHECK(sequence.sent + rows + drafts.size() <= ledger_.Covers(*sequence.claim));
   if (sequence.number == 0) {
     STRATA_CHECK(sequence.sent == 0 && sequence.committed == 0);
     sequences_.Name(session);
@@ -126,11 +127,29 @@ WaveItem SequenceBook::Send(LiveSession& session, uint32_t rows, uint32_t drafts
     sequence.sent_fingerprint = FingerprintLink(sequence.sent_fingerprint, session.LinkAt(i));
   }
   sequence.sent += rows;
-  sequence.drafted = drafts;
-  sequence.reached = std::max(sequence.reached, sequence.sent + drafts);
+  sequence.guesses.assign(drafts.begin(), drafts.end());
+  sequence.reached =
+      std::max(sequence.reached, sequence.sent + static_cast<uint32_t>(drafts.size()));
   if (ledger_policy::PublishesWhenSent()) {
     prefixes_.Publish(session, sequence.sent);
   }
+  return tokens;
+}
+
+WaveItem SequenceBook::SendAhead(LiveSession& session, std::span<const uint32_t> guesses) {
+  KvSequence& sequence = *session.kv.current_;
+  const auto before = static_cast<uint32_t>(sequence.guesses.size());
+  STRATA_CHECK(sequence.number != 0 && sequence.sent == session.known() && !guesses.empty());
+  STRATA_CHECK(sequence.sent + before + guesses.size() <= ledger_.Covers(*sequence.claim));
+  Fingerprint fingerprint = sequence.sent_fingerprint;
+  for (const uint32_t guess : sequence.guesses) {
+    fingerprint = FingerprintLink(fingerprint, guess);
+  }
+  const WaveItem tokens{session.id, sequence.number, sequence.sent + before, 1, fingerprint};
+  sequence.guesses.insert(sequence.guesses.end(), guesses.begin(), guesses.end());
+  ++sequence.items_ahead;
+  sequence.reached =
+      std::max(sequence.reached, tokens.position + static_cast<uint32_t>(guesses.size()));
   return tokens;
 }
 
@@ -193,7 +212,8 @@ void SequenceBook::CommitCutDrafts(const SentCommand& cut, const v1::CommandResu
   }
   sequence.rejected = 0;
   sequence.cut_sent = false;
-  sequence.reached = std::max(cut.length, sequence.sent + sequence.drafted);
+  sequence.reached =
+      std::max(cut.length, sequence.sent + static_cast<uint32_t>(sequence.guesses.size()));
   held_.SetHeld(cut.sequence, cut.length, cut.length);
   GiveBackDraftPages(sequence);
 }
@@ -242,6 +262,8 @@ SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_
   // It exists: its Release comes in a later step than its items.
   KvSequence& sequence = sequences_.At(sent.sequence);
   const uint64_t session = sequence.session == nullptr ? 0 : sequence.session->id;
+  const bool is_void = sequence.void_items > 0;
+  sequence.void_items -= is_void ? 1 : 0;
   if (item.has_error()) {
     ++counters_->item_errors;
     if (sequence.poisoned) {
@@ -256,6 +278,9 @@ SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_
   const uint32_t end = sent.position + sent.rows - static_cast<uint32_t>(sent.drafts.size());
   if (sent.first_slice) {
     held_.SetHeld(sent.sequence, sent.position + sent.rows, sent.position + sent.rows);
+  }
+  if (is_void) {
+    return {ItemEnd::kVoid, session};
   }
   if (!sent.last_slice) {
     return {ItemEnd::kPart, session};
@@ -277,18 +302,38 @@ SequenceBook::ItemOutcome SequenceBook::CommitItem(const SentItem& sent, uint64_
 
 void SequenceBook::AcceptDraft(LiveSession& session) {
   KvSequence& sequence = *session.kv.current_;
-  STRATA_CHECK(sequence.drafted > 0 && sequence.committed == sequence.sent);
+  STRATA_CHECK(!sequence.guesses.empty() && sequence.committed == sequence.sent);
   STRATA_CHECK(sequence.sent + 1 == session.known());
-  --sequence.drafted;
+  sequence.guesses.erase(sequence.guesses.begin());
   sequence.committed = ++sequence.sent;
   sequence.sent_fingerprint = sequence.committed_fingerprint =
       FingerprintLink(sequence.committed_fingerprint, session.LinkAt(sequence.sent - 1));
   prefixes_.Publish(session, sequence.committed);
 }
 
+bool SequenceBook::ConfirmAhead(LiveSession& session) {
+  KvSequence& sequence = *session.kv.current_;
+  STRATA_CHECK(sequence.sent + 1 == session.known());
+  if (sequence.items_ahead == 0 ||
+      !draft_policy::ConfirmsAhead(sequence.guesses.front(), session.tokens.back())) {
+    return false;
+  }
+  --sequence.items_ahead;
+  sequence.guesses.erase(sequence.guesses.begin());
+  ++sequence.sent;
+  sequence.sent_fingerprint =
+      FingerprintLink(sequence.sent_fingerprint, session.LinkAt(sequence.sent - 1));
+  if (ledger_policy::PublishesWhenSent()) {
+    prefixes_.Publish(session, sequence.sent);
+  }
+  return true;
+}
+
 void SequenceBook::RejectDrafts(LiveSession& session) {
   KvSequence& sequence = *session.kv.current_;
-  sequence.rejected = std::exchange(sequence.drafted, 0);
+  sequence.rejected = static_cast<uint32_t>(sequence.guesses.size());
+  sequence.guesses.clear();
+  sequence.void_items += std::exchange(sequence.items_ahead, 0);
 }
 
 }  // namespace strata

@@ -15,7 +15,7 @@ void SessionDrafts::Refresh(std::span<const uint32_t> tokens, uint32_t most) {
     return;
   }
   known_ = tokens.size();
-  next_ = most == 0 ? Draft() : drafter_->Next(tokens, std::min(most, kMostDrafts));
+  next_ = most == 0 ? Draft() : drafter_->Next(tokens, std::min(most, kMostGuesses));
 }
 
 void SessionDrafts::Stop() {

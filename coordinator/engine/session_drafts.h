@@ -35,6 +35,8 @@ class SessionDrafts {
   // A step with the first `drafted` of them, which may be 0, had the first `right` right. Before
   // the next Refresh.
   void Note(uint32_t drafted, uint32_t right);
+  // Rows of a step that was sent ahead of a result, and came to nothing.
+  void NoteVoid(uint32_t rows) { drafted_ += rows; }
   // One that was right is the answer's.
   void Accept() { ++accepted_; }
 

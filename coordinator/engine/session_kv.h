@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,10 +38,15 @@ struct KvSequence {
   uint32_t committed = 0;
   uint32_t sent = 0;
   uint32_t reached = 0;
-  // Drafted tokens that were sent behind those: under way, or found to be wrong and yet to be cut
+  // Tokens that nobody knows yet and that were sent behind those: drafts of the newest item of
+  // known tokens, and those of the items ahead of its result. How many are wrong and yet to be cut
   // off.
-  uint32_t drafted = 0;
+  std::vector<uint32_t> guesses;
   uint32_t rejected = 0;
+  // Items in flight that begin with a guess; and those whose guess was wrong, which come before any
+  // other item's result.
+  uint32_t items_ahead = 0;
+  uint32_t void_items = 0;
   bool cut_sent = false;  // Of the latter.
   // Of the tokens before them.
   Fingerprint committed_fingerprint = 0;
@@ -74,8 +80,12 @@ class SessionKv {
   const std::optional<KvLedger::ClaimId>& claim() const { return current_->claim; }
   uint32_t committed() const { return current_->committed; }
   uint32_t sent() const { return current_->sent; }
-  // Drafted tokens that stages may have behind those.
-  uint32_t drafts() const { return current_->drafted + current_->rejected; }
+  // Guesses that were sent behind those, and may be right.
+  std::span<const uint32_t> guesses() const { return current_->guesses; }
+  // Tokens that stages may have behind those, wrong ones included.
+  uint32_t drafts() const {
+    return static_cast<uint32_t>(current_->guesses.size()) + current_->rejected;
+  }
   // Whether it is decided where it begins: on a cached prefix, or at its first token.
   bool begun() const { return current_->number != 0 || current_->holder != 0; }
   bool to_be_forked() const { return current_->fork_source != 0; }

@@ -45,6 +45,10 @@ std::vector<uint32_t> LayersOf(const std::vector<EngineStage>& stages) {
   return layers;
 }
 
+std::span<const uint32_t> KnownOf(const LiveSession& session, const WaveItem& where) {
+  return std::span(session.tokens).subspan(where.position, where.rows);
+}
+
 // What the stages need to compute the item's first layers.
 void BeginOnStages(const LiveSession& session, v1::StepItem* item) {
   if (item->position() == 0) {
@@ -61,9 +65,9 @@ void BeginOnStages(const LiveSession& session, v1::StepItem* item) {
 }
 
 // What the last layer's rows are for.
-void SetWanted(const LiveSession& session, v1::StepItem* item, SentItem* sent) {
+void SetWanted(const LiveSession& session, bool ahead, v1::StepItem* item, SentItem* sent) {
   const uint32_t end = sent->position + sent->rows - static_cast<uint32_t>(sent->drafts.size());
-  sent->sample = end == session.known();
+  sent->sample = ahead || end == session.known();
   sent->top_logprobs = session.request.params.top_logprobs();
   sent->prompt_top_logprobs = session.request.params.prompt_top_logprobs();
   sent->digest_layers = session.request.digest_layers;
@@ -214,19 +218,29 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const
       view.masks_awaited_until =
           std::min(view.masks_awaited_until.value_or(mask_expected), mask_expected);
     }
+    if (MayGoAhead(session)) {
+      const auto guesses = static_cast<uint32_t>(kv.guesses().size());
+      const auto more = static_cast<uint32_t>(GuessesAhead(session).size());
+      view.ahead = {.id = session.id,
+                    .guesses = guesses,
+                    .drafts = std::min(more - 1, kMostDrafts),
+                    .draft_chance = session.drafts.chance(),
+                    .position = kv.sent() + guesses};
+    }
     const bool may_have_mask = !without_place.contains(session.id);
     if (const uint32_t pending = PendingOf(session, may_have_mask); pending > 0) {
-      view.ready.push_back({.id = session.id,
-                            .pending = pending,
-                            .position = kv.sent(),
-                            .decoding = session.decoding(),
-                            .wants_logits = session.request.return_logits,
-                            .last_step = session.last_step,
-                            .priority = session.request.priority,
-                            .tenant = session.prefill_tenant,
-                            .spreads = !session.request.digest_layers,
-                            .drafts = static_cast<uint32_t>(session.drafts.next().size()),
-                            .draft_chance = session.drafts.chance()});
+      view.ready.push_back(
+          {.id = session.id,
+           .pending = pending,
+           .position = kv.sent(),
+           .decoding = session.decoding(),
+           .wants_logits = session.request.return_logits,
+           .last_step = session.last_step,
+           .priority = session.request.priority,
+           .tenant = session.prefill_tenant,
+           .spreads = !session.request.digest_layers,
+           .drafts = std::min(static_cast<uint32_t>(session.drafts.next().size()), kMostDrafts),
+           .draft_chance = session.drafts.chance()});
     }
   }
   return view;
@@ -255,15 +269,18 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
     if (embedding_bytes > kMaxStepEmbeddingBytes && (frame->items_size() > 0 || !wave.empty())) {
       break;
     }
-    const uint32_t drafts = item.drafts > 0 ? book_->CoverDrafts(session, item.drafts, spare) : 0;
-    const WaveItem tokens = Send(session, item.tokens, drafts);
-    sent->rows_begun += tokens.rows + drafts;
+    const uint32_t drafts = item.ahead || item.drafts == 0
+                                ? item.drafts
+                                : book_->CoverDrafts(session, item.drafts, spare);
+    const ItemTokens tokens = Send(session, item, drafts);
+    const uint32_t rows = tokens.where.rows + drafts;
+    sent->rows_begun += rows;
     if (plan.slices > 0) {
-      wave.push_back(tokens);
+      wave.push_back(tokens.where);
     } else {
-      AddItem(session, tokens, drafts, {}, frame, sent);
-      sent->work.rows += tokens.rows + drafts;
-      sent->work.attended += Attended(tokens.position, tokens.rows + drafts);
+      AddItem(session, tokens, {}, frame, sent);
+      sent->work.rows += rows;
+      sent->work.attended += Attended(tokens.where.position, rows);
     }
   }
   if (!wave.empty()) {
@@ -279,7 +296,44 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
   }
 }
 
-WaveItem StepBuilder::Send(LiveSession& session, uint32_t rows, uint32_t drafts) {
+std::span<const uint32_t> StepBuilder::GuessesAhead(const LiveSession& session) {
+  const std::span<const uint32_t> sent = session.kv.guesses();
+  const std::span<const uint32_t> next = session.drafts.next();
+  const bool go_on =
+      next.size() > sent.size() && std::equal(sent.begin(), sent.end(), next.begin());
+  return go_on ? next.subspan(sent.size()) : std::span<const uint32_t>();
+}
+
+// Its state on the stages can be cut back to any token: nothing behind a window is gone. And each
+// step of it has no more than its token as a result.
+bool StepBuilder::MayGoAhead(const LiveSession& session) const {
+  const SessionRequest& request = session.request;
+  return config_.stages.size() > 1 && session.decoding() && !session.kv.replaying() &&
+         session.kv.sequence() != 0 && session.kv.sent() == session.known() &&
+         request.constraint == nullptr && !request.return_logits && !request.digest_layers &&
+         std::none_of(config_.kv_groups.begin(), config_.kv_groups.end(),
+                      [](const KvGroupSpec& group) { return group.kind == KvKind::kWindow; }) &&
+         !GuessesAhead(session).empty();
+}
+
+void StepBuilder::CoverAhead(ScheduledStep* plan) {
+  if (plan->items.size() != 1 || !plan->items.front().ahead) {
+    return;
+  }
+  ScheduledItem& item = plan->items.front();
+  LiveSession& session = sessions_->At(item.id);
+  const auto sent = static_cast<uint32_t>(session.kv.guesses().size());
+  const uint32_t covered = book_->CoverDrafts(session, sent + 1 + item.drafts, SpareOfDrafts());
+  if (covered <= sent) {
+    plan->items.clear();
+  } else {
+    item.drafts = covered - sent - 1;
+  }
+}
+
+StepBuilder::ItemTokens StepBuilder::Send(LiveSession& session, const ScheduledItem& item,
+                                          uint32_t drafts) {
+  const uint32_t rows = item.tokens;
   session.last_step = counters_->steps_sent + 1;  // Step numbers begin anew with each epoch.
   if (session.decoding()) {
     last_decode_step_ = session.last_step;
@@ -287,15 +341,23 @@ WaveItem StepBuilder::Send(LiveSession& session, uint32_t rows, uint32_t drafts)
     last_prefill_step_ = session.last_step;
     sessions_->ServePrefill(session, rows);
   }
-  return book_->Send(session, rows, drafts);
+  if (item.ahead) {
+    ++counters_->steps_ahead;
+    const std::span<const uint32_t> guesses = GuessesAhead(session).first(1 + drafts);
+    return {book_->SendAhead(session, guesses), guesses.first(1), guesses.subspan(1), true};
+  }
+  const std::span<const uint32_t> guesses = std::span(session.drafts.next()).first(drafts);
+  const WaveItem where = book_->Send(session, rows, guesses);
+  return {where, KnownOf(session, where), guesses};
 }
 
 void StepBuilder::AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent) {
   StepWork work;
   bool heads = false;
   for (const WaveItem& tokens : slice.items) {
-    AddItem(sessions_->At(tokens.session), tokens, 0, {slice.from_layer, slice.end_layer}, frame,
-            sent);
+    const LiveSession& session = sessions_->At(tokens.session);
+    AddItem(session, {tokens, KnownOf(session, tokens), {}}, {slice.from_layer, slice.end_layer},
+            frame, sent);
     const SentItem& item = sent->items.back();
     heads |= item.sample || item.rows_wanted != v1::ROWS_WANTED_NONE;
     work.rows += tokens.rows;
@@ -309,34 +371,34 @@ void StepBuilder::AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentSte
   }
 }
 
-void StepBuilder::AddItem(const LiveSession& session, const WaveItem& tokens, uint32_t drafts,
+void StepBuilder::AddItem(const LiveSession& session, const ItemTokens& tokens,
                           const LayerRange& layers, v1::StepFrame* frame, SentStep* sent) {
+  const WaveItem& where = tokens.where;
+  const auto drafts = static_cast<uint32_t>(tokens.drafts.size());
   v1::StepItem* item = frame->add_items();
   item->mutable_sequence()->set_request_id(session.request.request_id);
-  item->mutable_sequence()->set_generation(tokens.sequence);
-  item->set_position(tokens.position);
-  item->set_fingerprint(tokens.fingerprint);
+  item->mutable_sequence()->set_generation(where.sequence);
+  item->set_position(where.position);
+  item->set_fingerprint(where.fingerprint);
   item->set_from_layer(layers.from);
   item->set_end_layer(layers.end);
-  const auto begin = session.tokens.begin() + tokens.position;
-  item->mutable_token_ids()->Add(begin, begin + tokens.rows);
-  const auto guesses = session.drafts.next().begin();
-  item->mutable_token_ids()->Add(guesses, guesses + drafts);
+  item->mutable_token_ids()->Add(tokens.known.begin(), tokens.known.end());
+  item->mutable_token_ids()->Add(tokens.drafts.begin(), tokens.drafts.end());
   item->set_draft_tokens(drafts);
   SentItem record;
   record.session = session.id;
-  record.sequence = tokens.sequence;
+  record.sequence = where.sequence;
   record.request_id = session.request.request_id;
-  record.position = tokens.position;
-  record.rows = tokens.rows + drafts;
-  record.drafts.assign(guesses, guesses + drafts);
+  record.position = where.position;
+  record.rows = where.rows + drafts;
+  record.drafts.assign(tokens.drafts.begin(), tokens.drafts.end());
   record.first_slice = layers.from == 0;
   record.last_slice = layers.end == 0;
   if (record.first_slice) {
     BeginOnStages(session, item);
   }
   if (record.last_slice) {
-    SetWanted(session, item, &record);
+    SetWanted(session, tokens.ahead, item, &record);
   }
   if (record.sample && session.request.constraint != nullptr) {
     record.mask = session.request.constraint->Next();

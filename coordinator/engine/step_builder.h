@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/layer_waves.h"
@@ -23,11 +24,14 @@ namespace strata {
 // One thread.
 class StepBuilder {
  public:
-  // All outlive this. Of `counters` it counts slices, and reads the steps that were sent.
+  // All outlive this. Of `counters` it counts slices and steps ahead, and reads the steps that were
+  // sent.
   StepBuilder(const EngineConfig& config, const StepTiming& timing, SessionQueue* sessions,
               SequenceBook* book, MaskSlots* masks, EngineCounters* counters);
 
   SchedulerSnapshot View(size_t steps_in_flight, TimePoint now) const;
+  // Of a step ahead of a result: memory for its tokens, or as many fewer as there is none for.
+  void CoverAhead(ScheduledStep* plan);
   // What the plan says: the sessions' tokens are sent from now on. `decoding`: sessions that
   // decode, of the plan's view.
   void AddItems(const ScheduledStep& plan, uint32_t decoding, v1::StepFrame* frame, SentStep* sent);
@@ -46,10 +50,21 @@ class StepBuilder {
     uint32_t end = 0;
   };
 
-  WaveItem Send(LiveSession& session, uint32_t rows, uint32_t drafts);
+  // Tokens of an item: known ones, and guesses behind them.
+  struct ItemTokens {
+    WaveItem where;
+    std::span<const uint32_t> known;  // Of an item ahead of a result, a guess as well.
+    std::span<const uint32_t> drafts;
+    bool ahead = false;
+  };
+
+  ItemTokens Send(LiveSession& session, const ScheduledItem& item, uint32_t drafts);
+  // Of guesses behind what is known, those behind what was sent of them.
+  static std::span<const uint32_t> GuessesAhead(const LiveSession& session);
+  bool MayGoAhead(const LiveSession& session) const;
   void AddSlice(const WaveSlice& slice, v1::StepFrame* frame, SentStep* sent);
-  void AddItem(const LiveSession& session, const WaveItem& tokens, uint32_t drafts,
-               const LayerRange& layers, v1::StepFrame* frame, SentStep* sent);
+  void AddItem(const LiveSession& session, const ItemTokens& tokens, const LayerRange& layers,
+               v1::StepFrame* frame, SentStep* sent);
   // Pages that stay free where drafts take some, if they may: nobody waits for any.
   std::optional<uint64_t> SpareOfDrafts() const;
   // Tokens of the session that a step may have now.

@@ -85,6 +85,12 @@ void StepResults::CommitItem(const SentItem& sent, uint64_t step, const v1::Item
   if (session == nullptr || outcome.end == SequenceBook::ItemEnd::kIgnored) {
     return;
   }
+  if (outcome.end == SequenceBook::ItemEnd::kVoid) {
+    ++counters_->steps_void;
+    counters_->tokens_drafted += sent.rows;
+    session->drafts.NoteVoid(sent.rows);
+    return;
+  }
   if (outcome.end == SequenceBook::ItemEnd::kRejected) {
     OnItemError(*session, sent, item);
     return;
@@ -110,6 +116,7 @@ void StepResults::DeliverTokens(LiveSession& session, const SentItem& sent,
   session.drafts.Note(drafted, sampled - 1);
   counters_->tokens_drafted += drafted;
   const uint32_t accepted = draft_policy::Accepted(sampled, drafted);
+  bool ahead = false;
   for (uint32_t i = 0; i < sampled; ++i) {
     if (i + 1 < sampled) {
       session.drafts.Accept();
@@ -121,9 +128,13 @@ void StepResults::DeliverTokens(LiveSession& session, const SentItem& sent,
     }
     if (i < accepted) {
       book_->AcceptDraft(session);
+    } else {
+      ahead = i == drafted && book_->ConfirmAhead(session);
     }
   }
-  book_->RejectDrafts(session);
+  if (!ahead) {
+    book_->RejectDrafts(session);
+  }
   session.drafts.Refresh(session.tokens, session.most_drafts());
 }
 

@@ -51,6 +51,7 @@ void SuspectSearch::TryApart(const std::deque<SentStep>& in_flight, SchedulerSna
     return;
   }
   if (!suspects_.empty()) {
+    view->ahead.reset();
     for (ReadySession& ready : view->ready) {
       ready.drafts = 0;  // Nobody is to break a stage by tokens that are not its own.
     }

@@ -100,6 +100,8 @@ enum class Rule {
   kPipelineDown,
   kPreempted,
   kDraftAccepted,
+  kStepAhead,
+  kStepVoid,
   kDraftRejected,
   kPrefixHit,
   kPrefixEvicted,

@@ -203,6 +203,8 @@ void DeploymentWatch::CountWork(const EngineCounters& counters) {
   count(Rule::kDraftAccepted, counters.drafts_accepted, seen_.drafts_accepted);
   count(Rule::kDraftRejected, counters.tokens_drafted - counters.drafts_accepted,
         seen_.tokens_drafted - seen_.drafts_accepted);
+  count(Rule::kStepAhead, counters.steps_ahead, seen_.steps_ahead);
+  count(Rule::kStepVoid, counters.steps_void, seen_.steps_void);
   count(Rule::kPrefixHit, counters.prefix_hits, seen_.prefix_hits);
   count(Rule::kWaves, counters.slices_sent, seen_.slices_sent);
   count(Rule::kPrefixEvicted, counters.prefix_evictions, seen_.prefix_evictions);

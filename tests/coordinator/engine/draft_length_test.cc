@@ -136,7 +136,7 @@ TEST(SessionDrafts, AskOnceForEachNumberOfTokensAndForNoMoreThanAreOfUse) {
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(drafts.next(), (std::vector<uint32_t>(4, 3)));
   drafts.Refresh(std::span(tokens).first(2), 1000);
-  EXPECT_EQ(drafts.next().size(), kMostDrafts);
+  EXPECT_EQ(drafts.next().size(), kMostGuesses);
   drafts.Refresh(tokens, 0);
   EXPECT_TRUE(drafts.next().empty());
   drafts.Refresh(std::span(tokens).first(2), 3);

@@ -230,6 +230,87 @@ TEST(EngineDrafts, ChangeNoTokenOfSessionsThatGiveWay) {
   EXPECT_GT(preemptions, 10u);
 }
 
+// Moves one frame through each stage in a turn, the last stage first, so that all work at once.
+// Turns until no session is left; the most steps that were in flight.
+std::pair<int, uint32_t> TurnsToEnd(SimCluster* cluster) {
+  uint32_t most = 0;
+  int turns = 0;
+  while (cluster->engine().live_sessions() > 0 && turns < 10000) {
+    cluster->AcknowledgeFence();
+    bool moved = false;
+    for (uint32_t stage = cluster->stage_count() + 1; stage-- > 0;) {
+      moved = cluster->Deliver(stage) || moved;
+    }
+    most = std::max(most, cluster->Snapshot().steps_in_flight);
+    ++turns;
+    if (!moved && cluster->engine().NextWake().has_value()) {
+      cluster->Advance(std::chrono::milliseconds(1));
+    }
+  }
+  return {turns, most};
+}
+
+// Steps ahead of results, of a session that is alone: the more is right, the more stages are at
+// work.
+TEST(EngineDrafts, ASessionAloneHasAStepOnEachStage) {
+  for (uint32_t stages = 2; stages <= 4; ++stages) {
+    for (const bool cache : {false, true}) {
+      std::map<double, int> turns;
+      for (const double right : {0.0, 0.8, 0.97, 1.0}) {
+        EngineConfig config = Drafting(0, stages, 64, right);
+        config.prefix_cache = cache;
+        SimCluster cluster(config, RunnerStages(Model()));
+        cluster.Start();
+        for (const SessionRequest& request : Requests()) {
+          const auto sink = Submit(&cluster, request);
+          const auto [taken, most] = TurnsToEnd(&cluster);
+          cluster.Settle();
+          ExpectedOf(0).Check(request.request_id, *sink);
+          turns[right] += taken;
+          EXPECT_LE(most, stages);
+          // Of four stages all have one only where the answer is that long.
+          EXPECT_TRUE(most >= std::min(stages, 3u) || right < 1 || request.max_tokens < 40) << most;
+        }
+        cluster.ExpectSums();
+        if (!cache) {
+          cluster.ExpectEmpty();
+        }
+        const EngineCounters counters = cluster.Snapshot().counters;
+        EXPECT_EQ(counters.faults + counters.item_errors + counters.replays, 0u);
+        EXPECT_TRUE(counters.tokens_drafted > counters.drafts_accepted || right == 1);
+      }
+      EXPECT_LT(turns[1.0] * 4, turns[0.0]);
+      EXPECT_LT(turns[0.97], turns[0.8]);
+    }
+  }
+}
+
+// A link breaks, or a stage starts anew, with steps ahead under way at every point.
+TEST(EngineDrafts, StepsAheadChangeNoTokenBehindAFence) {
+  for (const bool restart : {false, true}) {
+    for (int delivered = 0; delivered < 40; ++delivered) {
+      for (const double right : {0.9, 0.97, 1.0}) {
+        SimCluster cluster(Drafting(0, 3, 64, right), RunnerStages(Model()));
+        cluster.Start();
+        const auto sink = Submit(&cluster, Requests()[2]);
+        for (int i = 0; i < delivered; ++i) {
+          cluster.AcknowledgeFence();
+          cluster.Deliver(static_cast<uint32_t>(i % 4));
+        }
+        if (restart) {
+          cluster.stage(1).Restart();
+        }
+        cluster.BreakLink();
+        cluster.RunToEnd();
+        cluster.Settle();
+        ExpectedOf(0).Check("logprobs", *sink);
+        cluster.ExpectEmpty();
+        EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 0u);
+      }
+    }
+  }
+}
+
 // A link breaks, or a stage starts anew, with drafts under way at every point of the first steps.
 TEST(EngineDrafts, ChangeNoTokenBehindAFence) {
   for (const bool restart : {false, true}) {
@@ -308,7 +389,9 @@ TEST(EngineDrafts, StagesThatRefuseThemAreAskedNoMore) {
     cluster.RunToEnd();
     EXPECT_EQ(sink->tokens, OracleAnswer(request.prompt, 20, kVocab));
   }
-  EXPECT_EQ(cluster.Snapshot().counters.item_errors, 1u);
+  // The item that was ahead of its result is refused with it.
+  EXPECT_LE(cluster.Snapshot().counters.item_errors, 2u);
+  EXPECT_EQ(cluster.Snapshot().counters.replays, 1u);
 }
 
 // What a result must not say of drafts.

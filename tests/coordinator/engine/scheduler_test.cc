@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
+#include "coordinator/engine/drafter.h"
 #include "coordinator/engine/step_pace.h"
 
 namespace strata {
@@ -167,6 +169,51 @@ TEST(Scheduler, RowsOfLogitsAreLimited) {
   ASSERT_EQ(items.size(), 2u);
   EXPECT_EQ(items[0].tokens, 10u);
   EXPECT_EQ(items[1].id, 3u);
+}
+
+// One session whose tokens are all in flight, with guesses.
+SchedulerSnapshot Ahead(uint32_t stages, uint32_t in_flight, double chance, uint32_t guesses) {
+  SchedulerSnapshot snapshot = Snapshot(stages, in_flight);
+  snapshot.decoding = 1;
+  snapshot.decoding_attended = 100;
+  snapshot.ahead = {
+      .id = 7, .guesses = guesses, .drafts = 15, .draft_chance = chance, .position = 100 + guesses};
+  return snapshot;
+}
+
+TEST(Scheduler, OneSessionMayHaveAStepForEachStage) {
+  for (uint32_t stages = 1; stages <= 6; ++stages) {
+    for (uint32_t in_flight = 0; in_flight <= 7; ++in_flight) {
+      const ScheduledStep step = ScheduleStep(Ahead(stages, in_flight, 1, 3));
+      const bool room = in_flight > 0 && in_flight < std::min(stages, kMostSteps);
+      ASSERT_EQ(!step.empty(), room) << stages << " " << in_flight;
+      if (room) {
+        ASSERT_EQ(step.items.size(), 1u);
+        EXPECT_TRUE(step.items[0].ahead);
+        EXPECT_EQ(step.items[0].id, 7u);
+        EXPECT_EQ(step.items[0].tokens, 1u);
+        EXPECT_EQ(step.items[0].drafts, 15u);
+      }
+    }
+  }
+}
+
+TEST(Scheduler, AStepAheadWantsAllInFlightToBeLikely) {
+  EXPECT_FALSE(ScheduleStep(Ahead(2, 1, 0.9, 4)).empty());
+  EXPECT_TRUE(ScheduleStep(Ahead(2, 1, 0.9, 15)).empty());
+  EXPECT_FALSE(ScheduleStep(Ahead(2, 1, 0.5, 0)).empty());
+  EXPECT_TRUE(ScheduleStep(Ahead(2, 1, 0.2, 0)).empty());
+}
+
+TEST(Scheduler, AStepAheadNeverGoesBeforeWhatOthersHave) {
+  SchedulerSnapshot others = Ahead(2, 1, 1, 0);
+  others.ready.push_back({.id = 1, .pending = 40});
+  for (const ScheduledItem& item : ScheduleStep(others).items) {
+    EXPECT_EQ(item.id, 1u);
+  }
+  SchedulerSnapshot two = Ahead(2, 1, 1, 0);
+  two.decoding = 2;
+  EXPECT_TRUE(ScheduleStep(two).empty());
 }
 
 }  // namespace

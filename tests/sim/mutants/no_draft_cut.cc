@@ -5,6 +5,8 @@ namespace strata::draft_policy {
 
 uint32_t Accepted(uint32_t sampled, uint32_t /*drafted*/) { return sampled - 1; }
 
+bool ConfirmsAhead(uint32_t guess, uint32_t token) { return guess == token; }
+
 bool CutsRejected() { return false; }
 
 bool FenceEndsDrafts() { return true; }
