@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import time
 
-from cluster import BIN, Cluster, Process, wait_until
+from cluster import BIN, SLOW, Cluster, Process, wait_until
 from small_disk import full
 from test_cluster_certificates import made
 
+MEMORY = "256MiB" if SLOW == 1 else "768MiB"  # A sanitizer has more.
 FAKETIME = next(iter(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
 
 
@@ -46,7 +47,7 @@ class World:
         env = {**os.environ, "LD_PRELOAD": str(FAKETIME), "FAKETIME": f"-{age_days}d"} if age_days else None
         subprocess.run(list(map(str, command)), cwd=self.folder, env=env, check=True, capture_output=True)
 
-    def start(self, name, *flags, env=None, binary=None, memory="256MiB", on=None, tls=None, wait=True):
+    def start(self, name, *flags, env=None, binary=None, memory=MEMORY, on=None, tls=None, wait=True):
         on = on or name
         security = ["--config", self.config] if name == "b" else ["--tls-dir", tls or self.tls / name]
         listen = f"{self.address(on)}:0"

@@ -295,7 +295,8 @@ def test_random_kills_and_stops_under_sixteen_requests(tmp_path, faults):
         number = 0
         for fault in range(faults):
             wait_until(ready, "the model is served again")
-            if fault >= faults // 5:  # Once every buffer has been needed.
+            # Once every buffer has been needed. A sanitizer counts nothing.
+            if SLOW == 1 and fault >= faults // 5:
                 heap.append(wait_until(heap_bytes, "all workers say what they have allocated"))
             while len(running) < 16:
                 i = rng.randrange(4)

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from cluster import BIN, GIVE_UP_S, GOLDEN, RECALL, Cluster, cut, wait_until
+from cluster import BIN, GIVE_UP_S, GOLDEN, RECALL, SLOW, Cluster, cut, wait_until
 from checkpoints import make_checkpoint
 
 POISONED = BIN.parent / "tests" / "strata-worker-poison"
@@ -186,8 +186,7 @@ def test_requests_in_flight_do_not_notice(tmp_path):
 
 
 def test_what_cannot_be_checked_is_refused_by_name(tmp_path):
-    make_checkpoint(tmp_path / "large", layers=2, sparse=True)
-    with Cluster(tmp_path / "cluster") as c:
+    with Cluster(tmp_path) as c:
         c.start_worker("w0")
         assert "missing" in refused(c, "missing")
         c.run("model", "add", RECALL)
@@ -196,6 +195,13 @@ def test_what_cannot_be_checked_is_refused_by_name(tmp_path):
         err = refused(c, "recall", "--node", "nowhere")
         assert "no node 'nowhere'" in err and "strata node list" in err
         assert "64" in refused(c, "recall", "--tokens", "100")
+
+
+@pytest.mark.skipif(SLOW > 1, reason="a sanitizer's memory is more than the limit")
+def test_a_node_without_room_for_a_layer_is_named(tmp_path):
+    make_checkpoint(tmp_path / "large", layers=2, sparse=True)
+    with Cluster(tmp_path / "cluster") as c:
+        c.start_worker("w0")
         # A layer of some 50 MB where 30 are free beside what it takes with nothing loaded.
         small = c.start_worker("small")
         fixed = small.rss_bytes() + (64 << 20)

@@ -179,6 +179,7 @@ def forbid_more(process, data_bytes):
 
 
 # How a checkpoint stores its weights, and the bytes that at least are left of each.
+@pytest.mark.skipif(SLOW > 1, reason="a sanitizer's memory is more than the limit")
 @pytest.mark.parametrize("stored,quantize,per_weight", [
     ("f32", "int8", 1 + 1 / 32), ("f32", "int4", 0.5 + 4 / 64), ("bf16", "int8", 1 + 1 / 32),
     ("bf16", "none", 2), ("mlx4", "none", 0.5 + 4 / 64), ("mlx8", "none", 1 + 4 / 64)])
