@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import planted_faults
-from cluster import BIN, Cluster, wait_until
+from cluster import BIN, SLOW, Cluster, wait_until
 from planted_faults import ANYWHERE, OF_THE_SYSTEM, WITH_FAKED_TIME, World
 
 
@@ -39,6 +39,7 @@ def test_a_planted_fault_is_found_alone_with_its_remedy(world, fault):
 
 
 @pytest.mark.skipif(planted_faults.FAKETIME is None, reason="needs libfaketime, of Debian's package libfaketime")
+@pytest.mark.skipif(SLOW > 1, reason="a sanitizer wants to be loaded first, and so does libfaketime")
 @named(WITH_FAKED_TIME)
 def test_a_fault_of_time_is_found_alone_with_its_remedy(world, fault):
     planted_faults.check(world, fault)
