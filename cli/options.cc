@@ -441,10 +441,10 @@ void PlacementOptions::AddTo(CLI::App* app) {
       "Keep packed weights of every layer on the disks of\nso many other nodes too, so that the "
       "loss of one\nmoves no weights; default 0")
       ->group(group);
-  AddChoice(
-      app, "--speculate", &speculate, {"auto", "off", "lookup"},
-      "Draft tokens of answers, which changes none of\nthem: from the request's own (lookup), or "
-      "by all\nmeans there are (auto); default off")
+  AddText(
+      app, "--speculate", &speculate, "HOW",
+      "Draft tokens of answers, which changes none of\nthem: auto, off, lookup (from the request's "
+      "own),\nor model=NAME (by a smaller model too, which is\nloaded for it); default off")
       ->group(group);
   AddText(app, "--tool-format", &tool_format, "NAME",
           "How answers write calls of tools: auto, none or\na name of docs/API.md; default auto")

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/frame.h"
+#include "coordinator/engine/draft_model.h"
 #include "coordinator/engine/sequence_numbers.h"
 #include "strata/v1/membership.pb.h"
 #include "strata/v1/shard.pb.h"
@@ -59,6 +60,8 @@ class DeploymentHost {
   // Stages of `plan` are being loaded beside those that stand, but for those that stay
   // (StageStays); null: none are any more. The same use.
   virtual void OnPrepared(uint64_t deployment, const v1::Plan* plan) = 0;
+  // EngineHost::AskDraftModel of the deployment's engine, which is told Engine::OnGuesses.
+  virtual bool AskDraftModel(uint64_t /*deployment*/, GuessRequest /*request*/) { return false; }
   virtual SequenceNumbers* sequence_numbers() = 0;
 };
 

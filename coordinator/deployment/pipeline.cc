@@ -67,8 +67,10 @@ EngineConfig Pipeline::MakeConfig() const {
   config.inter_token_target = options_.inter_token_target;
   config.prefix_cache = options_.prefix_cache;
   config.make_drafter = options_.make_drafter;
-  config.speculate = ParseSpeculate(placed_->load_options().speculate(), Speculate::kOff)
-                         .value_or(Speculate::kOff);
+  const LoadSpeculate speculate =
+      ParseLoadSpeculate(placed_->load_options().speculate()).value_or(LoadSpeculate());
+  config.speculate = speculate.by;
+  config.draft_model = !speculate.model.empty();
   config.step_timeout = options_.step_timeout;
   config.stall_timeout = options_.stall_timeout;
   config.recovery_timeout = options_.recovery_timeout;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -104,6 +105,9 @@ class Pipeline : public EngineHost {
     return links_.Unfenced(placed_->plan());
   }
   bool PlacesElsewhere(const absl::Status& why) override;
+  bool AskDraftModel(GuessRequest request) override {
+    return host_->AskDraftModel(placed_->id(), std::move(request));
+  }
 
  private:
   EngineConfig MakeConfig() const;

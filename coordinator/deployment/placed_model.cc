@@ -6,6 +6,7 @@
 #include "common/app/log.h"
 #include "common/plan.h"
 #include "common/status.h"
+#include "coordinator/engine/drafter.h"
 
 namespace strata {
 
@@ -60,6 +61,10 @@ PlacedModel::PlacedModel(uint64_t id, std::shared_ptr<const DeployedModel> model
 
 const v1::PlanRank& PlacedModel::RankOf(int stage) const {
   return OnlyRank(OnlyPipeline(plan_).stages(stage));
+}
+
+std::string PlacedModel::DraftModel() const {
+  return ParseLoadSpeculate(load_options_.speculate()).value_or(LoadSpeculate()).model;
 }
 
 bool PlacedModel::Uses(const std::string& node) const { return PlanUses(plan_, node); }

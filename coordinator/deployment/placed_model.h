@@ -42,6 +42,8 @@ class PlacedModel {
   const std::shared_ptr<const DeployedModel>& model() const { return model_; }
   const v1::Plan& plan() const { return plan_; }
   const v1::LoadOptions& load_options() const { return load_options_; }
+  // The model that guesses for it; "": none.
+  std::string DraftModel() const;
   bool Uses(const std::string& node) const;
   const v1::PlanRank& RankOf(int stage) const;
   // What its workers are told to load of `plan`.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,15 @@ enum class Speculate {
 
 // "off", "lookup" or "auto"; `unsaid` for "". INVALID_ARGUMENT (BAD_SPECULATE) names others.
 absl::StatusOr<Speculate> ParseSpeculate(std::string_view text, Speculate unsaid);
+
+// How a model is loaded: what Speculate says, or a model that guesses for it too.
+struct LoadSpeculate {
+  Speculate by = Speculate::kOff;
+  std::string model;  // "": none.
+};
+
+// As ParseSpeculate, and "model=NAME": kAuto with that model.
+absl::StatusOr<LoadSpeculate> ParseLoadSpeculate(std::string_view text);
 
 struct Draft {
   std::vector<uint32_t> tokens;

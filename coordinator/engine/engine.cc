@@ -1,5 +1,6 @@
 #include "coordinator/engine/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -60,6 +61,7 @@ Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, Engin
       masks_(config_.vocab),
       builder_(config_, timing_, &sessions_, &book_, &masks_, &counters_),
       results_(config_, &sessions_, &book_, &suspects_, &ends_, &masks_, &counters_),
+      guesses_(&sessions_, host),
       fence_patience_(config_.step_timeout) {
   STRATA_CHECK(!config_.stages.empty() && config_.vocab > 0 && config_.context > 0);
   STRATA_CHECK(config_.max_batch_tokens > 0 && config_.max_batch_items > 0);
@@ -102,8 +104,9 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   // masks behind them are not known.
   if (session.request.constraint == nullptr && !session.request.return_logits &&
       !session.request.digest_layers && !results_.stages_refuse_drafts()) {
-    session.drafts = SessionDrafts(config_.make_drafter(
-        session.request.speculate.value_or(config_.speculate), session.most_tokens()));
+    const Speculate by = session.request.speculate.value_or(config_.speculate);
+    session.drafts = SessionDrafts(config_.make_drafter(by, session.most_tokens()));
+    session.guesses = SessionGuesses(config_.draft_model && by == Speculate::kAuto);
   }
   book_.Open(session);
   ++counters_.submitted;
@@ -117,6 +120,9 @@ void Engine::Impl::Pump(TimePoint now) {
   }
   ends_.ExpireDeadlines(now);
   admission_.Run(now);
+  if (config_.draft_model) {
+    guesses_.Ask(builder_.View(in_flight_.size(), now), now);
+  }
   while (in_flight_.size() <= config_.stages.size() && SendNextStep(now)) {
   }
 }
@@ -157,6 +163,18 @@ void Engine::Impl::OnConstraint(std::string_view key, TimePoint now) {
     return;
   }
   results_.EndWhereItMust(*session, now);
+  Pump(now);
+}
+
+void Engine::Impl::OnGuesses(std::string_view key, uint32_t known, std::vector<uint32_t> guesses,
+                             TimePoint now) {
+  LiveSession* session = sessions_.FindKey(key);
+  if (session == nullptr) {
+    return;
+  }
+  const bool of_vocabulary = std::all_of(guesses.begin(), guesses.end(),
+                                         [this](uint32_t id) { return id < config_.vocab; });
+  guesses_.Take(*session, known, of_vocabulary ? std::move(guesses) : std::vector<uint32_t>(), now);
   Pump(now);
 }
 
@@ -239,6 +257,10 @@ bool Engine::SetPaused(std::string_view key, bool paused, TimePoint now) {
   return impl_->SetPaused(key, paused, now);
 }
 void Engine::OnConstraint(std::string_view key, TimePoint now) { impl_->OnConstraint(key, now); }
+void Engine::OnGuesses(std::string_view key, uint32_t known, std::vector<uint32_t> guesses,
+                       TimePoint now) {
+  impl_->OnGuesses(key, known, std::move(guesses), now);
+}
 void Engine::OnResult(ResultMessage result, TimePoint now) {
   impl_->OnResult(std::move(result), now);
 }

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/frame.h"
 #include "common/model/model_spec.h"
+#include "coordinator/engine/draft_model.h"
 #include "coordinator/engine/drafter.h"
 #include "coordinator/engine/kv_ledger.h"
 #include "coordinator/engine/sequence_numbers.h"
@@ -59,6 +60,8 @@ struct EngineConfig {
   // What drafts tokens of answers, unless their requests say otherwise; and by whom.
   Speculate speculate = Speculate::kOff;
   MakeDrafter make_drafter = NewDrafter;
+  // Whether EngineHost::AskDraftModel asks one, for sessions with Speculate::kAuto.
+  bool draft_model = false;
   // Without a result for this long the steps in flight are given up,
   nanoseconds step_timeout = std::chrono::seconds(10);
   // or sooner, where the steps are known to take less: after several times what is expected of
@@ -89,6 +92,9 @@ class EngineHost {
   // of `why`: whether its stages are to be placed elsewhere. Then no session fails, and
   // Engine::LoseStages comes soon.
   virtual bool PlacesElsewhere(const absl::Status& /*why*/) { return false; }
+  // A draft model is to go on with a session's tokens. False where there is none that answers now;
+  // else Engine::OnGuesses comes, once.
+  virtual bool AskDraftModel(GuessRequest /*request*/) { return false; }
 };
 
 enum class PipelineState {
@@ -226,6 +232,12 @@ class Engine {
 
   // The constraint of the live session `key` has a next set of tokens, or a problem.
   void OnConstraint(std::string_view key, TimePoint now);
+
+  // What the draft model says of the session `key`, which had `known` tokens when it was asked:
+  // at most as many guesses as were asked for, or none where it has failed. Nothing in it is
+  // trusted.
+  void OnGuesses(std::string_view key, uint32_t known, std::vector<uint32_t> guesses,
+                 TimePoint now);
 
   // A frame of results arrived on the link from the last stage. Nothing in it is trusted.
   void OnResult(ResultMessage result, TimePoint now);

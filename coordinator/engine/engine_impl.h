@@ -10,6 +10,7 @@
 //   Admission      who gets KV memory, and who gives it up
 //   StepBuilder    what a step is made of
 //   StepResults    what results mean for sessions
+//   DraftModelAsks when a draft model is asked, and for whom
 //   SessionEnds    how sessions end
 //   RequestLimits  which requests can be served at all
 // engine.cc has what callers ask for, engine_steps.cc what is sent and comes back, engine_faults.cc
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "coordinator/engine/admission.h"
+#include "coordinator/engine/draft_model_asks.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fence.h"
 #include "coordinator/engine/mask_slots.h"
@@ -57,6 +59,8 @@ class Engine::Impl {
   bool Cancel(std::string_view key, const absl::Status& why, TimePoint now);
   bool SetPaused(std::string_view key, bool paused, TimePoint now);
   void OnConstraint(std::string_view key, TimePoint now);
+  void OnGuesses(std::string_view key, uint32_t known, std::vector<uint32_t> guesses,
+                 TimePoint now);
   void OnResult(ResultMessage result, TimePoint now);
   void OnLinkFault(uint64_t epoch, const absl::Status& status, TimePoint now);
   void OnFenced(uint64_t epoch, TimePoint now);
@@ -128,6 +132,7 @@ class Engine::Impl {
   MaskSlots masks_;
   StepBuilder builder_;
   StepResults results_;
+  DraftModelAsks guesses_;
 
   bool drains_ = false;
   // Of a fence: a stage may be at the longest of the steps that were lost since the last commit.

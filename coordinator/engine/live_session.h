@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "coordinator/engine/draft_model.h"
 #include "coordinator/engine/session.h"
 #include "coordinator/engine/session_drafts.h"
 #include "coordinator/engine/session_kv.h"
@@ -38,6 +39,7 @@ struct LiveSession {
   std::optional<TimePoint> first_token;
   SessionKv kv;  // The book writes it.
   SessionDrafts drafts;
+  SessionGuesses guesses;  // Of a draft model, on their way to `drafts`.
   uint32_t next_row = 0;   // First position whose rows the sink has not seen.
   uint64_t last_step = 0;  // Of its newest item, by the steps that were ever sent.
   uint32_t steps = 0;      // Committed, with rows of it; and where their time went.

@@ -42,7 +42,8 @@ struct SchedulerSnapshot {
   std::vector<uint64_t> served;  // By tenant: rows of prompts computed for it so far.
   uint32_t decoding = 0;         // Sessions that decode, in flight ones included.
   double decoding_attended = 0;  // Positions that the next token of each attends.
-  // Those of them whose masks will be there soon, and until when that is expected of the first.
+  // Those of them whose masks, or guesses of a draft model, will be there soon, and until when that
+  // is expected of the first.
   uint32_t masks_awaited = 0;
   std::optional<TimePoint> masks_awaited_until;
   uint32_t stages = 1;

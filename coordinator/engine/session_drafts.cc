@@ -1,6 +1,7 @@
 #include "coordinator/engine/session_drafts.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace strata {
 namespace {
@@ -15,7 +16,19 @@ void SessionDrafts::Refresh(std::span<const uint32_t> tokens, uint32_t most) {
     return;
   }
   known_ = tokens.size();
+  guessed_ = false;
   next_ = most == 0 ? Draft() : drafter_->Next(tokens, std::min(most, kMostGuesses));
+}
+
+void SessionDrafts::Guess(std::vector<uint32_t> tokens) {
+  if (drafter_ != nullptr) {
+    next_ = {.tokens = std::move(tokens)};
+    guessed_ = true;
+  }
+}
+
+bool SessionDrafts::strong() const {
+  return !next_.tokens.empty() && next_.matched >= kManyMatched;
 }
 
 void SessionDrafts::Stop() {
@@ -33,6 +46,8 @@ void SessionDrafts::Note(uint32_t drafted, uint32_t right) {
   }
 }
 
-size_t SessionDrafts::Class() const { return next_.matched >= kManyMatched ? 1 : 0; }
+size_t SessionDrafts::Class() const {
+  return guessed_ ? kGuessed : next_.matched >= kManyMatched ? 1 : 0;
+}
 
 }  // namespace strata

@@ -25,6 +25,8 @@ class SessionDrafts {
   // `tokens` are all that are known, at most `most` more are of use. Nothing happens unless there
   // are others than the last time.
   void Refresh(std::span<const uint32_t> tokens, uint32_t most);
+  // What a draft model says may follow the tokens of the newest Refresh.
+  void Guess(std::vector<uint32_t> tokens);
   // None any more: a step with some failed.
   void Stop();
 
@@ -32,6 +34,10 @@ class SessionDrafts {
   const std::vector<uint32_t>& next() const { return next_.tokens; }
   // That one of them is right, if those before it are.
   double chance() const { return chances_[Class()].value(); }
+  // Many tokens speak for them.
+  bool strong() const;
+  // As chance(), of what a draft model says.
+  double guess_chance() const { return chances_[kGuessed].value(); }
   // A step with the first `drafted` of them, which may be 0, had the first `right` right. Before
   // the next Refresh.
   void Note(uint32_t drafted, uint32_t right);
@@ -45,13 +51,15 @@ class SessionDrafts {
   uint32_t accepted() const { return accepted_; }
 
  private:
-  // Drafts for which few tokens speak, and others.
+  // Drafts for which few tokens speak, others, and a draft model's.
+  static constexpr size_t kGuessed = 2;
   size_t Class() const;
 
   std::unique_ptr<Drafter> drafter_;
   Draft next_;
-  size_t known_ = 0;  // Tokens of the newest Refresh.
-  std::array<DraftChance, 2> chances_{DraftChance(0.3), DraftChance(0.8)};
+  size_t known_ = 0;      // Tokens of the newest Refresh.
+  bool guessed_ = false;  // By a draft model.
+  std::array<DraftChance, 3> chances_{DraftChance(0.3), DraftChance(0.8), DraftChance(0.6)};
   uint32_t drafted_ = 0;
   uint32_t accepted_ = 0;
 };

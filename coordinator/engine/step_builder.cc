@@ -211,12 +211,18 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const
     // late with its mask is waited for no more.
     const bool decodes = session.decoding() && !(kv.replaying() && kv.sent() == session.known()) &&
                          (!lacks_mask || now < mask_expected);
+    const std::optional<TimePoint> guesses_until =
+        decodes && kv.sent() < session.known() ? session.guesses.AwaitedUntil(session.known(), now)
+                                               : std::nullopt;
     view.decoding += decodes ? 1 : 0;
     view.decoding_attended += decodes ? session.known() : 0;
-    if (decodes && lacks_mask) {
+    if (decodes && (lacks_mask || guesses_until.has_value())) {
       ++view.masks_awaited;
-      view.masks_awaited_until =
-          std::min(view.masks_awaited_until.value_or(mask_expected), mask_expected);
+      const TimePoint until = lacks_mask ? mask_expected : *guesses_until;
+      view.masks_awaited_until = std::min(view.masks_awaited_until.value_or(until), until);
+    }
+    if (guesses_until.has_value()) {
+      continue;
     }
     if (MayGoAhead(session)) {
       const auto guesses = static_cast<uint32_t>(kv.guesses().size());

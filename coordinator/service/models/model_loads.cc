@@ -115,6 +115,7 @@ absl::StatusOr<v1::Plan> ModelLoads::Load(const std::string& name, const v1::Loa
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
   ASSIGN_OR_RETURN(v1::LoadOptions complete,
                    CompleteLoadOptions(*model, options_.defaults, options));
+  RETURN_IF_ERROR(LoadDraftModel(*model, complete));
   ASSIGN_OR_RETURN(
       const v1::Plan plan,
       MakePlanFor(*model, complete, options.activations() == v1::ACTIVATIONS_UNSPECIFIED));
@@ -123,6 +124,24 @@ absl::StatusOr<v1::Plan> ModelLoads::Load(const std::string& name, const v1::Loa
   }
   ASSIGN_OR_RETURN(const RotaryBlob rotary, models_->Rotary(*model, complete.context()));
   return Place(model, complete, plan, rotary);
+}
+
+absl::Status ModelLoads::LoadDraftModel(const ModelRuntime& model, const v1::LoadOptions& options) {
+  ASSIGN_OR_RETURN(const LoadSpeculate speculate, ParseLoadSpeculate(options.speculate()));
+  if (speculate.model.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const auto draft, models_->Get(speculate.model));
+  RETURN_IF_ERROR(CheckDraftModel(model, *draft));
+  ASSIGN_OR_RETURN(const bool is_loaded,
+                   loop_->Ask([&] { return deployments_->OfModel(draft->name) != nullptr; }));
+  if (is_loaded) {
+    return absl::OkStatus();
+  }
+  v1::LoadOptions wanted;
+  wanted.set_context(std::min(options.context(), draft->spec().context));
+  wanted.set_sessions(options.sessions());
+  return Annotate(Load(draft->name, wanted).status(), "its draft model");
 }
 
 absl::StatusOr<ModelLoads::Placeable> ModelLoads::CheckPlace(

@@ -89,6 +89,8 @@ class ModelLoads {
   // `activations_by_default`: as PlannerRequest has it.
   absl::StatusOr<v1::Plan> MakePlanFor(const ModelRuntime& model, const v1::LoadOptions& options,
                                        bool activations_by_default = false);
+  // The model that is to guess for `model`, where the options name one: loaded too, unless it is.
+  absl::Status LoadDraftModel(const ModelRuntime& model, const v1::LoadOptions& options);
   absl::StatusOr<v1::Plan> Place(std::shared_ptr<const ModelRuntime> model,
                                  const v1::LoadOptions& options, const v1::Plan& plan,
                                  const RotaryBlob& rotary);

@@ -79,7 +79,33 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
   return absl::OkStatus();
 }
 
+absl::Status Unfit(const ModelRuntime& model, const ModelRuntime& draft, const std::string& why) {
+  return Error(absl::StatusCode::kFailedPrecondition, "DRAFT_MODEL_UNFIT",
+               "model '" + draft.name + "' cannot guess for model '" + model.name + "': " + why)
+      .Hint("choose a smaller model of the same family, or --speculate lookup");
+}
+
 }  // namespace
+
+absl::Status CheckDraftModel(const ModelRuntime& model, const ModelRuntime& draft) {
+  if (model.name == draft.name || model.weights_digest() == draft.weights_digest()) {
+    return Unfit(model, draft, "they are the same");
+  }
+  if (model.spec().vocab != draft.spec().vocab) {
+    return Unfit(model, draft,
+                 "it has " + std::to_string(draft.spec().vocab) + " token ids, not " +
+                     std::to_string(model.spec().vocab));
+  }
+  if (model.tokenizer == nullptr || draft.tokenizer == nullptr) {
+    return absl::OkStatus();  // Ids are all that there is.
+  }
+  for (uint32_t id = 0; id < model.spec().vocab; ++id) {
+    if (model.tokenizer->BytesOf(id) != draft.tokenizer->BytesOf(id)) {
+      return Unfit(model, draft, "token id " + std::to_string(id) + " is another text in it");
+    }
+  }
+  return absl::OkStatus();
+}
 
 v1::Recovery RecoveryOf(const v1::LoadOptions& options) {
   const bool by_hand = !options.nodes().empty() || !options.layers().empty();
@@ -109,7 +135,7 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
         .Limit("standby=" + std::to_string(kMostStandby))
         .Hint("choose a smaller --standby");
   }
-  RETURN_IF_ERROR(ParseSpeculate(options.speculate(), Speculate::kOff).status());
+  RETURN_IF_ERROR(ParseLoadSpeculate(options.speculate()).status());
   if (options.speculate().empty()) options.set_speculate("off");
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
     return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",

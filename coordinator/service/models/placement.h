@@ -32,6 +32,10 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
                                                     const LoadDefaults& defaults,
                                                     v1::LoadOptions options);
 
+// Whether `draft` can guess for `model`: FAILED_PRECONDITION (DRAFT_MODEL_UNFIT) where they are one
+// model, or their ids are not of one vocabulary.
+absl::Status CheckDraftModel(const ModelRuntime& model, const ModelRuntime& draft);
+
 // What becomes of requests when a node is lost: as the options say, or by default.
 v1::Recovery RecoveryOf(const v1::LoadOptions& options);
 

@@ -48,6 +48,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, const Transport* tra
       measurer_(options.measure_again, &cluster_, &deployments_, &streams_,
                 [this](const v1::NodeInfo& info) { MeasureFromHere(info); }),
       requests_(clock, &loop_, &deployments_, &keys_),
+      draft_models_(clock, &loop_, &deployments_),
       loads_({.defaults = options.load, .deployment = options.deployment}, &loop_, models, store,
              &records_, &cluster_, &deployments_, this),
       moves_(options.deployment.step_timeout, &loop_, models, &cluster_, &deployments_),

@@ -37,6 +37,7 @@
 #include "coordinator/service/process/membership.h"
 #include "coordinator/service/process/node_admin.h"
 #include "coordinator/service/process/status_report.h"
+#include "coordinator/service/running/draft_models.h"
 #include "coordinator/service/running/live_requests.h"
 #include "coordinator/service/running/model_checks.h"
 #include "coordinator/store/state_store.h"
@@ -112,6 +113,9 @@ class Coordinator : private DeploymentHost {
   void RecordLater(uint64_t deployment) override { records_.SaveDeployment(deployment); }
   void OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) override;
   void OnPrepared(uint64_t deployment, const v1::Plan* plan) override;
+  bool AskDraftModel(uint64_t deployment, GuessRequest request) override {
+    return draft_models_.Ask(deployment, std::move(request));
+  }
   SequenceNumbers* sequence_numbers() override { return &sequence_numbers_; }
 
   std::optional<TimePoint> Tick(TimePoint now);
@@ -142,6 +146,7 @@ class Coordinator : private DeploymentHost {
   StepLinks links_;
   LinkMeasurer measurer_;
   LiveRequests requests_;
+  DraftModels draft_models_;
   ModelLoads loads_;
   ModelMoves moves_;
   Replacements replacements_;

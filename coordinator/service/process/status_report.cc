@@ -9,6 +9,7 @@
 #include "common/rpc/tls_files.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "coordinator/deployment/serving.h"
 #include "coordinator/service/loop/errors.h"
 #include "coordinator/service/request/model_facts.h"
 
@@ -170,6 +171,11 @@ void StatusReport::AddDeploymentProblems(ProblemList* problems) const {
       const v1::ErrorDetail detail = DetailOf(deployment->move_problem());
       problems->Add("a move was given up: " + detail.message(),
                     detail.hint().empty() ? "strata model show " + name : detail.hint());
+    }
+    if (const std::string draft = deployment->DraftModel();
+        !draft.empty() && ServingOf(*of_.deployments, draft).engine == nullptr) {
+      problems->Add("model " + name + " has no drafts by model " + draft + ", which is not loaded",
+                    "strata model load " + draft);
     }
     if (deployment->engine() != nullptr) {
       for (const EngineProblem& p : deployment->engine()->Snapshot(now).problems) {

@@ -225,8 +225,14 @@ void FakeStage::FillItem(const v1::StepItem& item, v1::ItemResult* result,
       logprob->set_logprob(-static_cast<float>(HistoryHash(state.tokens, p + 1) % 1000));
     }
   }
-  if (item.sample()) {
-    result->add_tokens()->set_token_id(OracleToken(state.tokens, config_.vocab));
+  // Behind the last known token, and behind each draft that is right.
+  for (uint32_t known = end - item.draft_tokens(); item.sample() && known <= end; ++known) {
+    const std::vector<uint32_t> history(state.tokens.begin(), state.tokens.begin() + known);
+    const uint32_t token = OracleToken(history, config_.vocab);
+    result->add_tokens()->set_token_id(token);
+    if (known == end || state.tokens[known] != token) {
+      break;
+    }
   }
 }
 
