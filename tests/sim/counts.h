@@ -100,6 +100,7 @@ enum class Rule {
   kPipelineDown,
   kPreempted,
   kDraftAccepted,
+  kGuessed,
   kStepAhead,
   kStepVoid,
   kDraftRejected,

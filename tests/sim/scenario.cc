@@ -414,6 +414,7 @@ Scenario MakeScenario(uint64_t seed) {
     Random drafts(Mix64(seed + 3));
     scenario.drafts = true;
     scenario.drafts_right = drafts.OneIn(4) ? 100 * drafts.Below(2) : drafts.Below(100);
+    scenario.draft_model = drafts.OneIn(2);
   }
   return scenario;
 }

@@ -74,6 +74,8 @@ struct Scenario {
   // Steps carry drafts, of which so many in a hundred are right.
   bool drafts = false;
   uint32_t drafts_right = 0;
+  // A model guesses for it too: as often right, soon or late.
+  bool draft_model = false;
   // The only faults there are move the model from workers that all stay: no request may fail by it.
   bool moves_only = false;
   // The only faults there are come from poison: a request without it must not fail by any.

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/fingerprint.h"
 #include "common/limits.h"
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/deployment/recorded_epochs.h"
 #include "coordinator/deployment/serving.h"
 #include "tests/sim/sim_coordinator_life.h"
+#include "tests/sim/sim_drafts.h"
 #include "tests/sim/sim_model.h"
 #include "tests/sim/sim_worker.h"
 
@@ -411,6 +413,30 @@ void SimCoordinator::OpenLink(
 }
 
 SequenceNumbers* SimCoordinator::sequence_numbers() { return &life_->sequence_numbers; }
+
+// It answers when it likes: at times long after nobody waits any more. Drawn apart, so that
+// scenarios without one stay as they are.
+bool SimCoordinator::AskDraftModel(uint64_t deployment, GuessRequest request) {
+  Random drawn(Mix64(world().scenario.seed ^ world().events.ran() << 8 ^ request.tokens.size()));
+  if (drawn.OneIn(16)) {
+    return false;
+  }
+  const nanoseconds takes = drawn.OneIn(16) ? nanoseconds(std::chrono::seconds(2))
+                                            : std::chrono::microseconds(drawn.Between(1, 3000));
+  const bool fails = drawn.OneIn(16);
+  world().After(takes, [this, incarnation = incarnation_, deployment, fails, request] {
+    Turn(incarnation, [&] {
+      const Deployment* asking = life_->deployments.Find(deployment);
+      if (asking != nullptr && asking->engine() != nullptr) {
+        world().Count(Rule::kGuessed);
+        asking->engine()->OnGuesses(
+            request.key, static_cast<uint32_t>(request.tokens.size()),
+            fails ? std::vector<uint32_t>() : GuessesFor(world().scenario, request), Now());
+      }
+    });
+  });
+  return true;
+}
 
 // A disk takes its time, and a process that ends meanwhile has recorded nothing.
 void SimCoordinator::RecordLater(uint64_t deployment) {

@@ -93,6 +93,7 @@ class SimCoordinator : private DeploymentHost {
   void OnPlacement(uint64_t, const v1::Plan&, bool, bool) override {}
   void OnPrepared(uint64_t, const v1::Plan*) override {}
   SequenceNumbers* sequence_numbers() override;
+  bool AskDraftModel(uint64_t deployment, GuessRequest request) override;
 
   World& world() const { return *cluster_->world; }
   // Runs `what` and then what the event loop runs after everything, unless this life has ended.

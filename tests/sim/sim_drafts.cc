@@ -87,4 +87,9 @@ MakeDrafter DraftersOf(const Scenario& scenario) {
   };
 }
 
+std::vector<uint32_t> GuessesFor(const Scenario& scenario, const GuessRequest& request) {
+  const auto guesser = DraftersOf(scenario)(Speculate::kAuto, 0);
+  return guesser->Next(request.tokens, request.most).tokens;
+}
+
 }  // namespace strata::sim

@@ -3,6 +3,10 @@
 #ifndef STRATA_TESTS_SIM_SIM_DRAFTS_H_
 #define STRATA_TESTS_SIM_SIM_DRAFTS_H_
 
+#include <cstdint>
+#include <vector>
+
+#include "coordinator/engine/draft_model.h"
 #include "coordinator/engine/drafter.h"
 #include "tests/sim/scenario.h"
 
@@ -10,6 +14,9 @@ namespace strata::sim {
 
 // For DeploymentOptions::make_drafter. Never drafts a token that workers are made to fail at.
 MakeDrafter DraftersOf(const Scenario& scenario);
+
+// What a draft model says to it. The same care.
+std::vector<uint32_t> GuessesFor(const Scenario& scenario, const GuessRequest& request);
 
 }  // namespace strata::sim
 

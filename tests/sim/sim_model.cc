@@ -173,7 +173,7 @@ v1::LoadOptions LoadOptionsOf(const Scenario& scenario, uint64_t kv_pages) {
   options.set_kv_tokens(kv_pages * kPageTokens);
   options.set_max_batch_tokens(scenario.max_batch_tokens);
   options.set_standby(scenario.standby);
-  options.set_speculate(scenario.drafts ? "auto" : "off");
+  options.set_speculate(scenario.draft_model ? "model=guesser" : scenario.drafts ? "auto" : "off");
   options.set_recovery(scenario.moves ? v1::RECOVERY_MOVE : v1::RECOVERY_WAIT);
   return options;
 }
