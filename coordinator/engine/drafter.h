@@ -43,7 +43,8 @@ absl::StatusOr<LoadSpeculate> ParseLoadSpeculate(std::string_view text);
 
 struct Draft {
   std::vector<uint32_t> tokens;
-  // How many tokens before them spoke for it: more are to be trusted more.
+  // How many tokens before them spoke for it: more are to be trusted more. 0: the tokens go on with
+  // a copy that was just changed.
   uint32_t matched = 0;
 };
 

@@ -53,28 +53,37 @@ Draft LookupDrafter::Next(std::span<const uint32_t> tokens, uint32_t most) {
     return {};
   }
   Index(tokens);
+  copy_.Follow(tokens);
   uint32_t place = 0;
   uint32_t matched = kLeastMatched - 1;
-  const auto consider = [&](uint32_t end) {
+  bool behind_change = false;
+  if (copy_.changed() ? copy_.may_go_on() : copy_.matched() >= kLeastMatched) {
+    place = size - copy_.distance();
+    behind_change = copy_.changed();
+    // What was copied before a change speaks for the place once a token behind it does.
+    const uint32_t before = behind_change && copy_.matched() > 0 ? copy_.before() : 0;
+    matched = std::clamp(before + copy_.matched(), matched, kMostMatched);
+  }
+  for (const uint32_t end : slots_[SlotOf(tokens, size)]) {
     const uint32_t here = end == 0 ? 0 : Matched(tokens, end);
     if (here > matched) {
       place = end;
       matched = here;
+      behind_change = false;
     }
-  };
-  consider(distance_ < size ? (distance_ > 0 ? size - distance_ : 0) : 0);
-  for (const uint32_t end : slots_[SlotOf(tokens, size)]) {
-    consider(end);
   }
   if (place == 0) {
     return {};
   }
-  distance_ = size - place;
+  if (size - place != copy_.distance()) {
+    copy_.Begin(size - place, size, matched);
+  }
   Draft draft;
-  draft.matched = matched;
+  draft.matched = behind_change ? 0 : matched;
   for (uint32_t i = 0; i < most; ++i) {
     // Behind what is known it repeats itself.
-    draft.tokens.push_back(place + i < size ? tokens[place + i] : draft.tokens[place + i - size]);
+    draft.tokens.push_back(
+        copy_.Became(place + i < size ? tokens[place + i] : draft.tokens[place + i - size]));
   }
   return draft;
 }

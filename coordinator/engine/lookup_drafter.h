@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "coordinator/engine/copy_follower.h"
 #include "coordinator/engine/drafter.h"
 
 namespace strata {
@@ -15,7 +16,9 @@ namespace strata {
 // An index of the places where three tokens follow one another: of each three the newest four, by a
 // hash, so that one place may push out another's. Of those that the newest three tokens have, and
 // of the one that the draft before was from, the place counts before which the most tokens are
-// alike, and among equals the newest. Of long prompts each call indexes a part. One thread.
+// alike, and among equals the latter, then the newest. That one counts also where tokens were
+// changed since, as one of another edit would (copy_follower.h). Of long prompts each call indexes
+// a part. One thread.
 class LookupDrafter : public Drafter {
  public:
   // Tokens that speak for a place: at least, and as many as are looked at.
@@ -38,8 +41,8 @@ class LookupDrafter : public Drafter {
   const uint32_t slot_count_;  // A power of two.
   // Places, by the number of tokens up to their end; 0: none. The newest first.
   std::vector<std::array<uint32_t, 4>> slots_;
-  uint32_t indexed_ = 0;   // Places that end at or before it are.
-  uint32_t distance_ = 0;  // From the end of the tokens back to the newest draft's place; 0: none.
+  uint32_t indexed_ = 0;  // Places that end at or before it are.
+  CopyFollower copy_;     // From the newest draft's place.
 };
 
 }  // namespace strata
