@@ -36,6 +36,18 @@ std::vector<Row> RowsByGain(std::span<const DraftOffer> offers) {
   return rows;
 }
 
+// Whether none of the sessions, which are expected to have `own` tokens by a step that takes
+// `slower` times as long as one without drafts, is too late then.
+bool NobodyIsLate(std::span<const DraftOffer> offers, const std::vector<double>& own,
+                  double slower) {
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i] < kLeastOfOwnPace * slower && own[i] + offers[i].won + kMostLost < slower) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<uint32_t> DraftLengths(std::span<const DraftOffer> offers, uint32_t most_rows,
@@ -59,8 +71,7 @@ std::vector<uint32_t> DraftLengths(std::span<const DraftOffer> offers, uint32_t 
     const double slower =
         plain_ms > 0 ? cycle_ms(static_cast<uint32_t>(count)) / plain_ms : 1;  // By this factor.
     const double rate = expected / slower;
-    // Whoever has the least of it; looked for only where it would matter.
-    if (rate > best_rate && *std::min_element(own.begin(), own.end()) >= kLeastOfOwnPace * slower) {
+    if (rate > best_rate && NobodyIsLate(offers, own, slower)) {
       best_rate = rate;
       best = count;
     }

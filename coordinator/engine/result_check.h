@@ -25,6 +25,7 @@ struct SentItem {
   uint32_t position = 0;
   uint32_t rows = 0;             // Drafts included,
   std::vector<uint32_t> drafts;  // the last of them.
+  double slowdown = 1;           // ScheduledStep::slowdown of its step.
   // Of an item that is computed over several steps; both of one that is not.
   bool first_slice = true;
   bool last_slice = true;

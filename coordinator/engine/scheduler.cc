@@ -178,15 +178,21 @@ class StepFiller {
   void AddDrafts(ScheduledStep* step) const {
     std::vector<DraftOffer> offers;
     for (const ReadySession* session : taken_) {
-      offers.push_back({session->drafts, session->draft_chance});
+      offers.push_back({session->drafts, session->draft_chance, session->draft_won});
     }
     const double attended = snapshot_.decoding_attended / std::max(1u, snapshot_.decoding);
-    const std::vector<uint32_t> lengths = DraftLengths(offers, room_.rows, [&](uint32_t rows) {
+    const auto cycle_ms = [&](uint32_t rows) {
       return CycleMs(snapshot_, pace_.batches,
                      {work_.rows + rows, work_.attended + rows * attended});
-    });
+    };
+    const std::vector<uint32_t> lengths = DraftLengths(offers, room_.rows, cycle_ms);
+    uint32_t all = 0;
     for (size_t i = 0; i < lengths.size(); ++i) {
       step->items[i].drafts = lengths[i];
+      all += lengths[i];
+    }
+    if (const double plain_ms = all > 0 ? cycle_ms(0) : 0; plain_ms > 0) {
+      step->slowdown = cycle_ms(all) / plain_ms;
     }
   }
 

@@ -24,6 +24,7 @@ struct ReadySession {
   bool spreads = true;        // Its tokens may be in a wave.
   uint32_t drafts = 0;        // Of one that decodes: drafted tokens that its item may have too,
   double draft_chance = 0;    // and that one is right, if those before it are.
+  double draft_won = 0;       // See DraftOffer::won.
 };
 
 // A session whose known tokens are all in flight, and of which more was guessed.
@@ -88,6 +89,7 @@ struct ScheduledStep {
   std::vector<ScheduledItem> items;
   uint32_t slices = 0;  // > 0: the items are a wave, in so many slices on each stage.
   WaveMove waves = WaveMove::kNone;
+  double slowdown = 1;  // How much longer the drafts let a cycle of steps take.
   bool empty() const { return items.empty() && waves == WaveMove::kNone; }
 };
 

@@ -8,6 +8,8 @@ namespace {
 
 // So many tokens alike speak for a draft as much as more do.
 constexpr uint32_t kManyMatched = 8;
+// Steps that count as won: what was won long ago is not taken from a session now.
+constexpr double kMostWon = 4;
 
 }  // namespace
 
@@ -36,18 +38,22 @@ void SessionDrafts::Stop() {
   next_ = {};
 }
 
-void SessionDrafts::Note(uint32_t drafted, uint32_t right) {
+void SessionDrafts::Note(uint32_t drafted, uint32_t right, double slowdown) {
+  won_ = std::min(kMostWon, won_ + right + 1 - slowdown);
   drafted_ += drafted;
   DraftChance& chance = chances_[Class()];
   if (drafted > 0) {
     chance.Note(drafted, right);
-  } else {
+  } else if (!next_.tokens.empty()) {
     chance.Forget();
   }
 }
 
 size_t SessionDrafts::Class() const {
-  return guessed_ ? kGuessed : next_.matched >= kManyMatched ? 1 : 0;
+  return guessed_                        ? kGuessed
+         : next_.matched == 0            ? kBehindChange
+         : next_.matched >= kManyMatched ? 1
+                                         : 0;
 }
 
 }  // namespace strata

@@ -38,11 +38,13 @@ class SessionDrafts {
   bool strong() const;
   // As chance(), of what a draft model says.
   double guess_chance() const { return chances_[kGuessed].value(); }
-  // A step with the first `drafted` of them, which may be 0, had the first `right` right. Before
-  // the next Refresh.
-  void Note(uint32_t drafted, uint32_t right);
+  // A step with the first `drafted` of them, which may be 0, had the first `right` right, and took
+  // `slowdown` times as long as it would have without anybody's. Before the next Refresh.
+  void Note(uint32_t drafted, uint32_t right, double slowdown = 1);
   // Rows of a step that was sent ahead of a result, and came to nothing.
   void NoteVoid(uint32_t rows) { drafted_ += rows; }
+  // See DraftOffer::won.
+  double won() const { return won_; }
   // One that was right is the answer's.
   void Accept() { ++accepted_; }
 
@@ -51,15 +53,18 @@ class SessionDrafts {
   uint32_t accepted() const { return accepted_; }
 
  private:
-  // Drafts for which few tokens speak, others, and a draft model's.
-  static constexpr size_t kGuessed = 2;
+  // Drafts for which few tokens speak, others, those behind a change, and a draft model's.
+  static constexpr size_t kBehindChange = 2;
+  static constexpr size_t kGuessed = 3;
   size_t Class() const;
 
   std::unique_ptr<Drafter> drafter_;
   Draft next_;
   size_t known_ = 0;      // Tokens of the newest Refresh.
   bool guessed_ = false;  // By a draft model.
-  std::array<DraftChance, 3> chances_{DraftChance(0.3), DraftChance(0.8), DraftChance(0.6)};
+  std::array<DraftChance, 4> chances_{DraftChance(0.3), DraftChance(0.8), DraftChance(0.5),
+                                      DraftChance(0.6)};
+  double won_ = 0;
   uint32_t drafted_ = 0;
   uint32_t accepted_ = 0;
 };

@@ -246,7 +246,8 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const
            .tenant = session.prefill_tenant,
            .spreads = !session.request.digest_layers,
            .drafts = std::min(static_cast<uint32_t>(session.drafts.next().size()), kMostDrafts),
-           .draft_chance = session.drafts.chance()});
+           .draft_chance = session.drafts.chance(),
+           .draft_won = session.drafts.won()});
     }
   }
   return view;
@@ -285,6 +286,7 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
       wave.push_back(tokens.where);
     } else {
       AddItem(session, tokens, {}, frame, sent);
+      sent->items.back().slowdown = plan.slowdown;
       sent->work.rows += rows;
       sent->work.attended += Attended(tokens.where.position, rows);
     }

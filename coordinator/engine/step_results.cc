@@ -113,7 +113,7 @@ void StepResults::DeliverTokens(LiveSession& session, const SentItem& sent,
   const uint64_t id = session.id;
   const auto drafted = static_cast<uint32_t>(sent.drafts.size());
   const auto sampled = static_cast<uint32_t>(item.tokens_size());
-  session.drafts.Note(drafted, sampled - 1);
+  session.drafts.Note(drafted, sampled - 1, sent.slowdown);
   counters_->tokens_drafted += drafted;
   const uint32_t accepted = draft_policy::Accepted(sampled, drafted);
   bool ahead = false;

@@ -58,11 +58,16 @@ TEST(DraftLength, GoToThoseWhoseDraftsAreLikely) {
   EXPECT_GT(lengths[1], lengths[0]);
 }
 
-// Two rows are for the time of one, and more are not: who has no draft does not wait for others'.
+// Two rows are for the time of one, and more are not: who has no draft does not wait for others',
+// once it has waited for a step.
 TEST(DraftLength, NobodyIsMuchSlowerForOthersDrafts) {
   const auto cycle = [](uint32_t rows) { return 1 + 0.05 * rows; };
-  EXPECT_EQ(DraftLengths(std::vector<DraftOffer>{{15, 0.95}, {0, 0.5}}, 100, cycle),
+  EXPECT_EQ(DraftLengths(std::vector<DraftOffer>{{15, 0.95}, {0, 0.5, -kMostLost}}, 100, cycle),
             (Lengths{0, 0}));
+  EXPECT_EQ(
+      DraftLengths(std::vector<DraftOffer>{{15, 0.95}, {0, 0.5, 0.21 - kMostLost}}, 100, cycle),
+      (Lengths{4, 0}));
+  EXPECT_GT(DraftLengths(std::vector<DraftOffer>{{15, 0.95}, {0, 0.5, 1}}, 100, cycle)[0], 5u);
   const Lengths alone = DraftLengths(std::vector<DraftOffer>{{15, 0.95}}, 100, cycle);
   EXPECT_GT(alone[0], 5u);
 }
@@ -111,8 +116,10 @@ TEST(DraftLength, StepsHaveDraftsWhereTheyPay) {
   ASSERT_EQ(step.items.size(), 1u);
   EXPECT_EQ(step.items[0].tokens, 1u);
   EXPECT_GT(step.items[0].drafts, 8u);
+  EXPECT_NEAR(step.slowdown, (10 + 0.1 * (1 + step.items[0].drafts)) / 10.1, 1e-9);
   view.costs = {StageCost::Line(0.01, 5)};
   EXPECT_EQ(ScheduleStep(view).items[0].drafts, 0u);
+  EXPECT_EQ(ScheduleStep(view).slowdown, 1);
   view.costs = {StageCost::Line(10, 0.1)};
   view.token_budget = 3;
   EXPECT_EQ(ScheduleStep(view).items[0].drafts, 2u);
@@ -144,6 +151,24 @@ TEST(SessionDrafts, AskOnceForEachNumberOfTokensAndForNoMoreThanAreOfUse) {
   EXPECT_TRUE(drafts.next().empty());
   drafts.Refresh(tokens, 4);
   EXPECT_TRUE(drafts.next().empty());
+}
+
+TEST(SessionDrafts, SayWhatTheyWonTheAnswer) {
+  SessionDrafts none;
+  none.Note(0, 0, 1.25);
+  none.Note(0, 0, 1.25);
+  EXPECT_DOUBLE_EQ(none.won(), -0.5);
+  int calls = 0;
+  SessionDrafts drafts(std::make_unique<CountingDrafter>(&calls));
+  drafts.Note(5, 2, 1.5);
+  EXPECT_DOUBLE_EQ(drafts.won(), 1.5);
+  for (int i = 0; i < 100; ++i) {
+    drafts.Note(5, 5, 1.5);
+  }
+  const double most = drafts.won();
+  drafts.Note(5, 0, 1.5);
+  EXPECT_DOUBLE_EQ(drafts.won(), most - 0.5);
+  EXPECT_LT(most, 10);
 }
 
 TEST(SessionDrafts, CountWhatWasDraftedAndWhatTheAnswerHas) {
