@@ -19,6 +19,12 @@ Rows, to choose from with --rows:
                  layers over two RPC servers, and against one worker of two threads serving 4
                  clients; that worker with one client against `strata-worker bench`, by the median
                  step of each
+    speculation  not among those that are measured unless it is named, since it takes the weights of
+                 make_copier.py: an answer that edits a file of 300 lines and has 87 % of its tokens
+                 from there, with drafts and without, by one client of one worker of two threads and
+                 of two of one, and by four clients; prose in which nothing is to be found, by 1, 8
+                 and 32 clients; and llama-server with its own speculation by n-grams. --speculation
+                 chooses among these
 
 The read bandwidth is what `strata-worker bench` measures in each of its runs. tokens/s of a cluster
 are generated tokens over the time of prompts and answers. Ctrl-C ends the run early, with a table
@@ -37,6 +43,7 @@ from comparison.programs import TREE, Peers
 from comparison.report import document_of, report
 from comparison.runner import execute, measure, say
 from comparison.samples import DLLAMA, FORMATS, IK, LLAMA, STRATA, Failed, Results
+from comparison.speculation import PARTS, measure_speculation
 
 ROWS = ("prompt", "generation", "batch", "context", "cluster")
 
@@ -82,8 +89,10 @@ def parse_arguments(argv):
     parser.add_argument("--distributed-llama", metavar="DIR", help="has dllama")
     parser.add_argument("--commit", type=named_commit, action="append", default=[],
                         metavar="NAME=COMMIT", help="of a peer that does not know its own")
-    parser.add_argument("--rows", type=some_of(ROWS), default=list(ROWS),
-                        help="what to measure (default: all)")
+    parser.add_argument("--rows", type=some_of((*ROWS, "speculation")), default=list(ROWS),
+                        help="what to measure (default: all but speculation)")
+    parser.add_argument("--speculation", type=some_of(PARTS), default=list(PARTS),
+                        help="of speculation (default: edits,prose,peers)")
     parser.add_argument("--weights", type=some_of(FORMATS), default=list(FORMATS),
                         help="of prompt and generation (default: int8,int4,bf16)")
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="N,...",
@@ -117,6 +126,8 @@ def main(argv=None):
                 lambda run: execute(run, results, arguments.timeout))
         if "cluster" in arguments.rows:
             measure_cluster(peers, results, arguments)
+        if "speculation" in arguments.rows:
+            measure_speculation(peers, results, arguments)
     except KeyboardInterrupt:
         failure = "the run was ended early"
     except Failed as error:  # What was measured before is worth a table.

@@ -55,26 +55,35 @@ class Peers:
         self.models = arguments.models
         self.strata = pathlib.Path(arguments.strata).resolve()
         self.programs = {}
-        self.rpc_server = self.batched_bench = None
+        self.rpc_server = self.batched_bench = self.llama_server = None
         self._shape()
         for name in ("strata-worker", "strata-coordinator", "strata"):
             if not os.access(self.strata / name, os.X_OK):
                 raise Failed(f"--strata {self.strata} has no {name}: run ./dev build")
         results.commits[STRATA] = git_commit(self.strata, ours=True)
         for who, flag, folder, names in (
-                (LLAMA, "--llama-cpp", arguments.llama_cpp, ["llama-bench"]),
+                (LLAMA, "--llama-cpp", arguments.llama_cpp,
+                 ["llama-server" if self._only_speculation(arguments) else "llama-bench"]),
                 (IK, "--ik-llama", arguments.ik_llama, ["llama-bench"]),
                 (DLLAMA, "--distributed-llama", arguments.distributed_llama, ["dllama"])):
+            if who != LLAMA and self._only_speculation(arguments):
+                continue
             if not folder:
                 results.left_out.append(f"{who}: no {flag} was given")
                 continue
             self.programs[who] = find_program(folder, names, who, flag)
             results.commits[who] = git_commit(folder)
             results.built[who] = built_with(self.programs[who])
-        if LLAMA in self.programs:
+        if LLAMA in self.programs and "speculation" in arguments.rows:
+            self.llama_server = find_program(arguments.llama_cpp, ["llama-server"], LLAMA, "--llama-cpp")
+        if LLAMA in self.programs and not self._only_speculation(arguments):
             self._find_rpc(arguments.llama_cpp, results)
         self._check_files(arguments)
         results.commits.update(arguments.commit)
+
+    @staticmethod
+    def _only_speculation(arguments):
+        return arguments.rows == ["speculation"]
 
     def _shape(self):
         try:
@@ -93,6 +102,10 @@ class Peers:
             results.left_out.append(f"{LLAMA} RPC: {error}")
 
     def _check_files(self, arguments):
+        if "speculation" in arguments.rows:
+            self._check_copier()
+        if self._only_speculation(arguments):
+            return
         needed = [("hf/config.json", "hf")]
         if LLAMA in self.programs or IK in self.programs:
             needed += [(FORMATS[weights].file, "gguf") for weights in arguments.weights]
@@ -103,3 +116,9 @@ class Peers:
                 raise Failed(f"--models {self.models} has no {name}: write it with "
                              f"tests/bench/make_shape.py {self.shape['shape']} {self.models}, "
                              f"--formats {kind} among others")
+
+    def _check_copier(self):
+        for name in ["hf/tokenizer.json"] + (["q8_0.gguf"] if self.llama_server else []):
+            if "copies" not in self.shape or not (self.models / name).exists():
+                raise Failed(f"--models {self.models} is no model that copies with {name}: write it with "
+                             f"tests/bench/make_copier.py {self.models}, or leave speculation out of --rows")

@@ -14,6 +14,11 @@ CONTEXT_TARGET = 1 / 1.15  # Within 15 % of the bytes over the bandwidth.
 RPC_TARGET = 5.0
 ONE_WORKER_TARGET = 0.9
 ALONE_TARGET = 0.95
+# Drafts against none: with instructions for int8 dot products, and without; where nothing is to be found; and against
+# llama.cpp's own.
+EDIT_TARGETS = {"edit1": (3.0, 1.7), "edit1x2": (3.0, 1.7), "edit4": (1.5, 1.0)}
+PROSE_TARGET = 0.98
+OWN_TARGET = 2.0
 
 
 def row(what, threads, strata, against, theirs, ratio, target, unit="tokens/s"):
@@ -90,7 +95,7 @@ def rows_of(results, threads_list, prompt, context):
             rows.append(share_row(results, f"int8 generation after {context}", "int8", threads,
                                   median("context", "int8", threads),
                                   median("context_share", "int8", threads), CONTEXT_TARGET))
-    return rows + cluster_rows(results)
+    return rows + cluster_rows(results) + speculation_rows(results, dot)
 
 
 def cluster_rows(results):
@@ -109,4 +114,29 @@ def cluster_rows(results):
     compare(name, on, two, "one worker x 2 threads, 4 clients", one, ONE_WORKER_TARGET)
     compare("int8, one worker, 1 client", 2, alone, "strata-worker bench, by the median step",
             Key("steps", "int8", 2, STRATA), ALONE_TARGET)
+    return rows
+
+
+def speculation_rows(results, dot):
+    rows = []
+
+    def compare(what, threads, key, against, theirs, target):
+        if None not in (results.median(key), results.median(theirs)):
+            rows.append(ratio_row(results, what, threads, key, against, theirs, target))
+
+    def ours(what, threads, drafts):
+        return Key(what, "int8", threads, STRATA, drafts)
+
+    for what, name, threads, on in (("edit1", "a file edited, one worker, 1 client", 2, 2),
+                                    ("edit1x2", "a file edited, two workers, 1 client", 1, "2 x 1"),
+                                    ("edit4", "a file edited, one worker, 4 clients", 2, 2)):
+        compare(name, on, ours(what, threads, "auto"), "without drafts", ours(what, threads, "off"),
+                EDIT_TARGETS[what][0 if dot else 1])
+    for clients in (1, 8, 32):
+        compare(f"prose, one worker, {clients} client{'s' if clients > 1 else ''}", 2, ours(f"prose{clients}", 2, "auto"),
+                "without drafts", ours(f"prose{clients}", 2, "off"), PROSE_TARGET)
+    theirs = results.best("edit1", "int8", 2, LLAMA)
+    if theirs:
+        compare("a file edited, one worker, 1 client", 2, ours("edit1", 2, "auto"), f"{LLAMA} Q8_0, {theirs.variant}",
+                theirs, OWN_TARGET)
     return rows
