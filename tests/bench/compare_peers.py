@@ -23,8 +23,9 @@ Rows, to choose from with --rows:
                  make_copier.py: an answer that edits a file of 300 lines and has 87 % of its tokens
                  from there, with drafts and without, by one client of one worker of two threads and
                  of two of one, and by four clients; prose in which nothing is to be found, by 1, 8
-                 and 32 clients; and llama-server with its own speculation by n-grams. --speculation
-                 chooses among these
+                 and 32 clients; with --guessers, a draft model of a tenth of the size that is right
+                 seven times of ten, where nothing can be looked up; and llama-server with its own
+                 speculation by n-grams. --speculation chooses among these
 
 The read bandwidth is what `strata-worker bench` measures in each of its runs. tokens/s of a cluster
 are generated tokens over the time of prompts and answers. Ctrl-C ends the run early, with a table
@@ -92,7 +93,9 @@ def parse_arguments(argv):
     parser.add_argument("--rows", type=some_of((*ROWS, "speculation")), default=list(ROWS),
                         help="what to measure (default: all but speculation)")
     parser.add_argument("--speculation", type=some_of(PARTS), default=list(PARTS),
-                        help="of speculation (default: edits,prose,peers)")
+                        help="of speculation (default: edits,prose,guesses,peers)")
+    parser.add_argument("--guessers", type=pathlib.Path, metavar="DIR",
+                        help="for speculation: what make_guessers.py wrote")
     parser.add_argument("--weights", type=some_of(FORMATS), default=list(FORMATS),
                         help="of prompt and generation (default: int8,int4,bf16)")
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="N,...",

@@ -146,7 +146,8 @@ def test_the_table_holds_drafts_against_none_and_against_llama_servers_best():
     results = Results()
     for what, threads, drafts, value in (("edit1", 2, "off", 40.0), ("edit1", 2, "auto", 160.0),
                                          ("edit4", 2, "off", 100.0), ("edit4", 2, "auto", 140.0),
-                                         ("prose8", 2, "off", 100.0), ("prose8", 2, "auto", 99.0)):
+                                         ("prose8", 2, "off", 100.0), ("prose8", 2, "auto", 99.0),
+                                         ("guess1x2", 1, "off", 20.0), ("guess1x2", 1, "auto", 34.0)):
         results.add(1, {Key(what, "int8", threads, STRATA, drafts): value})
     for kind, value in (("off", 20.0), ("ngram-simple", 50.0)):
         results.add(1, {Key("edit1", "int8", 2, LLAMA, kind): value})
@@ -155,6 +156,7 @@ def test_the_table_holds_drafts_against_none_and_against_llama_servers_best():
     assert rows == {("a file edited, one worker, 1 client", "without drafts"): (4.0, 3.0, True),
                     ("a file edited, one worker, 4 clients", "without drafts"): (1.4, 1.5, False),
                     ("prose, one worker, 8 clients", "without drafts"): (0.99, 0.98, True),
+                    ("a draft model, two workers, 1 client", "without drafts"): (1.7, 1.6, True),
                     ("a file edited, one worker, 1 client", "llama.cpp Q8_0, ngram-simple"): (3.2, 2.0, True)}
     assert targets.speculation_rows(results, False)[0]["target"] == 1.7
 

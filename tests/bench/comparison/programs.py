@@ -56,6 +56,7 @@ class Peers:
         self.strata = pathlib.Path(arguments.strata).resolve()
         self.programs = {}
         self.rpc_server = self.batched_bench = self.llama_server = None
+        self.guessers = self.guessers_shape = None
         self._shape()
         for name in ("strata-worker", "strata-coordinator", "strata"):
             if not os.access(self.strata / name, os.X_OK):
@@ -104,6 +105,7 @@ class Peers:
     def _check_files(self, arguments):
         if "speculation" in arguments.rows:
             self._check_copier()
+            self._find_guessers(arguments, results)
         if self._only_speculation(arguments):
             return
         needed = [("hf/config.json", "hf")]
@@ -122,3 +124,15 @@ class Peers:
             if "copies" not in self.shape or not (self.models / name).exists():
                 raise Failed(f"--models {self.models} is no model that copies with {name}: write it with "
                              f"tests/bench/make_copier.py {self.models}, or leave speculation out of --rows")
+
+    def _find_guessers(self, arguments, results):
+        if arguments.guessers is None:
+            if "guesses" in arguments.speculation:
+                results.left_out.append("a draft model: no --guessers was given")
+            return
+        try:
+            self.guessers_shape = json.loads((arguments.guessers / "shape.json").read_text())
+        except (OSError, ValueError):
+            raise Failed(f"--guessers {arguments.guessers} holds no models: write them with "
+                         f"tests/bench/make_guessers.py {arguments.guessers}") from None
+        self.guessers = arguments.guessers

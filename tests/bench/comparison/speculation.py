@@ -15,12 +15,13 @@ import urllib.request
 import copier_text
 
 from .clusters import free_port, wait_for_health
+from .guesses import guesses_asked
 from .programs import TREE
 from .runner import measure, say
 from .samples import LLAMA, STRATA, Failed, Key
 
 CONTEXT, KV_TOKENS = 4096, 24 * 1024
-PARTS = ("edits", "prose", "peers")
+PARTS = ("edits", "prose", "guesses", "peers")
 # Tokens of an answer. Those of one client are more, so that a measurement takes some seconds.
 EDITED, PROSE = 384, {1: 192, 8: 96, 32: 64}
 ON, OFF = "auto", "off"
@@ -173,13 +174,20 @@ def strata_group(parts, one, two, seeds):
 
 
 def measure_speculation(peers, results, arguments):
-    parts = [part for part in arguments.speculation if part != "peers" or peers.llama_server]
+    lacking = {"peers"} if not peers.llama_server else set()
+    lacking |= {"guesses"} if not peers.guessers else set()
+    parts = [part for part in arguments.speculation if part not in lacking]
     seeds = Seeds()
     with tempfile.TemporaryDirectory(prefix="strata-bench.") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
         one = stack.enter_context(strata_url(peers, results, folder / "one", 1, 2))
         two = stack.enter_context(strata_url(peers, results, folder / "two", 2, 1)) if "edits" in parts else None
         group = strata_group(parts, one, two, seeds)
+        if "guesses" in parts:
+            group += [Asked(title, STRATA, key, ask) for title, key, ask in guesses_asked(
+                peers, peers.guessers_shape, peers.guessers, folder, stack, seeds)]
+            results.commands.setdefault(("a draft model", STRATA),
+                                        "strata model load model --quantize int8 --speculate model=guesser")
         for kind, flags in LLAMA_KINDS.items() if "peers" in parts else ():
             url = stack.enter_context(llama_url(peers, folder / f"llama-{len(group)}", flags))
             group.append(Asked(

@@ -19,6 +19,8 @@ ALONE_TARGET = 0.95
 EDIT_TARGETS = {"edit1": (3.0, 1.7), "edit1x2": (3.0, 1.7), "edit4": (1.5, 1.0)}
 PROSE_TARGET = 0.98
 OWN_TARGET = 2.0
+# A draft model of a tenth of the size whose guesses are right seven times of ten.
+GUESS_TARGETS = {"guess1": 1.5, "guess1x2": 1.6}
 
 
 def row(what, threads, strata, against, theirs, ratio, target, unit="tokens/s"):
@@ -135,6 +137,9 @@ def speculation_rows(results, dot):
     for clients in (1, 8, 32):
         compare(f"prose, one worker, {clients} client{'s' if clients > 1 else ''}", 2, ours(f"prose{clients}", 2, "auto"),
                 "without drafts", ours(f"prose{clients}", 2, "off"), PROSE_TARGET)
+    for what, name, threads, on in (("guess1", "a draft model, one worker, 1 client", 2, 2),
+                                    ("guess1x2", "a draft model, two workers, 1 client", 1, "2 x 1")):
+        compare(name, on, ours(what, threads, "auto"), "without drafts", ours(what, threads, "off"), GUESS_TARGETS[what])
     theirs = results.best("edit1", "int8", 2, LLAMA)
     if theirs:
         compare("a file edited, one worker, 1 client", 2, ours("edit1", 2, "auto"), f"{LLAMA} Q8_0, {theirs.variant}",
