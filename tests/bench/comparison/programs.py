@@ -80,6 +80,8 @@ class Peers:
         if LLAMA in self.programs and not self._only_speculation(arguments):
             self._find_rpc(arguments.llama_cpp, results)
         self._check_files(arguments)
+        if "speculation" in arguments.rows:
+            self._find_guessers(arguments, results)
         results.commits.update(arguments.commit)
 
     @staticmethod
@@ -105,7 +107,6 @@ class Peers:
     def _check_files(self, arguments):
         if "speculation" in arguments.rows:
             self._check_copier()
-            self._find_guessers(arguments, results)
         if self._only_speculation(arguments):
             return
         needed = [("hf/config.json", "hf")]

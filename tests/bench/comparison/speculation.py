@@ -180,7 +180,7 @@ def measure_speculation(peers, results, arguments):
     seeds = Seeds()
     with tempfile.TemporaryDirectory(prefix="strata-bench.") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        one = stack.enter_context(strata_url(peers, results, folder / "one", 1, 2))
+        one = stack.enter_context(strata_url(peers, results, folder / "one", 1, 2)) if parts != ["guesses"] else None
         two = stack.enter_context(strata_url(peers, results, folder / "two", 2, 1)) if "edits" in parts else None
         group = strata_group(parts, one, two, seeds)
         if "guesses" in parts:
