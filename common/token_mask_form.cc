@@ -23,10 +23,14 @@ void SetId(std::vector<uint32_t>* words, uint32_t id, bool allowed) {
 // The ids of the vocabulary that are in the mask, or those that are not.
 void AddGaps(std::span<const uint32_t> words, uint32_t vocab, bool allowed, v1::TokenIdGaps* out) {
   uint32_t last = 0;
-  for (uint32_t id = 0; id < vocab; ++id) {
-    if (MaskHas(words, id) == allowed) {
-      out->add_gaps(id - last);
-      last = id;
+  for (size_t i = 0; i < words.size(); ++i) {
+    // Most words have none.
+    for (uint32_t left = allowed ? words[i] : ~words[i]; left != 0; left &= left - 1) {
+      const auto id = static_cast<uint32_t>(i * 32 + static_cast<size_t>(std::countr_zero(left)));
+      if (id < vocab) {
+        out->add_gaps(id - last);
+        last = id;
+      }
     }
   }
 }
