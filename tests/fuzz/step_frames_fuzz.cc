@@ -405,6 +405,9 @@ class StepFrames {
         item->set_draft_tokens(input_.Below(2));
         item->mutable_mask()->set_slot(input_.Below(3));
         item->mutable_mask()->set_digest(number);
+        if (input_.Bool()) {
+          *item->add_draft_masks() = item->mask();
+        }
         return item->set_last_stage_payload(input_.Text());
       case 13:
         return item->set_from_layer(small);

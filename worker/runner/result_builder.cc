@@ -77,7 +77,9 @@ SampleRequest ResultBuilder::RequestAfter(const v1::StepItem& item, const Sequen
   const size_t length = size_t{item.position()} + row + 1;
   SampleRequest request = SampleRequestOf(sequence.params, std::span(sequence.ids).first(length));
   if (item.has_mask()) {
-    request.mask = masks_.Find(item.mask());
+    const uint32_t first = static_cast<uint32_t>(item.token_ids_size()) - item.draft_tokens() - 1;
+    request.mask = masks_.Find(row == first ? item.mask()
+                                            : item.draft_masks(static_cast<int>(row - first) - 1));
     STRATA_CHECK(!request.mask.empty());  // The item was accepted.
   }
   return request;

@@ -58,7 +58,8 @@ struct RunnerStats {
 //                       PARKED_ROWS: between two steps a stage keeps max_batch_tokens rows
 //   INVALID_ARGUMENT    SEQUENCE_NAME, SEQUENCE_TWICE, NO_TOKENS, TOKEN_OUT_OF_RANGE, ROWS_FROM,
 //                       CONTEXT_EXCEEDED, TOP_LOGPROBS, SAMPLING_PARAMETER, SAMPLING_INCOMPLETE,
-//                       EMBEDDING_ROWS, LAYER_DIGESTS, ITEM_SLICE, TOKEN_MASK, DRAFT_TOKENS
+//                       EMBEDDING_ROWS, LAYER_DIGESTS, ITEM_SLICE, TOKEN_MASK, DRAFT_TOKENS,
+//                       DRAFT_MASKS
 //   UNIMPLEMENTED       what the protocol has and this version has not, by name
 //   INTERNAL            NON_FINITE, BACKEND_FAILED: the sequence is as it was before the item (one
 //                       that the item created has no tokens). A backend that fails at a step is

@@ -44,9 +44,6 @@ absl::Status CheckUnknownFields(const google::protobuf::Message& message) {
 
 absl::Status CheckImplemented(const v1::StepItem& item) {
   RETURN_IF_ERROR(CheckUnknownFields(item));
-  if (item.draft_masks_size() > 0 || (item.draft_tokens() > 0 && item.has_mask())) {
-    return NotImplemented("DRAFT_MASKS_UNSUPPORTED", "drafted tokens with token masks are");
-  }
   if (!item.last_stage_payload().empty()) {
     return NotImplemented("LAST_STAGE_PAYLOAD_UNSUPPORTED", "payloads for the last stage are");
   }
@@ -85,6 +82,13 @@ absl::Status BadEmbeddingRow(const v1::EmbeddingRow& row, const std::string& wha
 // Of an item with tokens: what it may be beside drafted ones.
 absl::Status CheckDrafts(const v1::StepItem& item) {
   const auto rows = static_cast<uint32_t>(item.token_ids_size());
+  const auto masks = static_cast<uint32_t>(item.draft_masks_size());
+  if (masks != (item.has_mask() ? item.draft_tokens() : 0)) {
+    return Error(absl::StatusCode::kInvalidArgument, "DRAFT_MASKS",
+                 std::to_string(masks) + " token masks of drafts, where an item has " +
+                     std::to_string(item.draft_tokens()) + " drafts and " +
+                     (item.has_mask() ? "a mask" : "no mask"));
+  }
   const bool plain = item.sample() && !item.digest_layers() && !item.has_following_id() &&
                      !WantsLogits(item) && !WantsLogprobs(item) && SliceOf(item).whole();
   if (item.draft_tokens() == 0 || (plain && item.draft_tokens() < rows)) {

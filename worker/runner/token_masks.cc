@@ -36,9 +36,17 @@ absl::Status TokenMasks::Check(const v1::StepItem& item) const {
     return Error(absl::StatusCode::kInvalidArgument, "TOKEN_MASK",
                  "an item names a token mask and samples no token");
   }
-  if (Find(item.mask()).empty()) {
+  RETURN_IF_ERROR(CheckKept(item.mask()));
+  for (const v1::TokenMaskName& name : item.draft_masks()) {
+    RETURN_IF_ERROR(CheckKept(name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TokenMasks::CheckKept(const v1::TokenMaskName& name) const {
+  if (Find(name).empty()) {
     return Error(absl::StatusCode::kFailedPrecondition, "MASK_NOT_FOUND",
-                 "slot " + std::to_string(item.mask().slot()) +
+                 "slot " + std::to_string(name.slot()) +
                      " does not hold the token mask that an item names")
         .Hint("send the mask again");
   }

@@ -26,7 +26,8 @@ class TokenMasks {
   // Of an item that samples and names one: its words, which live until the next frame. Empty: there
   // is none of this name.
   std::span<const uint32_t> Find(const v1::TokenMaskName& name) const;
-  // FAILED_PRECONDITION (MASK_NOT_FOUND) where the item names a mask that is not kept;
+  // FAILED_PRECONDITION (MASK_NOT_FOUND) where the item names a mask that is not kept, for what
+  // comes next or behind one of its drafts;
   // INVALID_ARGUMENT (TOKEN_MASK) where it names one and samples nothing.
   absl::Status Check(const v1::StepItem& item) const;
 
@@ -35,6 +36,8 @@ class TokenMasks {
     uint64_t digest = 0;
     std::vector<uint32_t> words;
   };
+
+  absl::Status CheckKept(const v1::TokenMaskName& name) const;
 
   const uint32_t vocab_;
   std::map<uint32_t, Mask> kept_;  // By slot.

@@ -1,8 +1,10 @@
 // Drafted tokens at the stages: what is sampled behind them is what single steps sample, and what
 // came out otherwise is cut off by a Truncate that names what is kept.
+#include <functional>
 #include <set>
 #include <string>
 
+#include "common/token_mask_form.h"
 #include "tests/worker/runner/chain.h"
 
 namespace strata {
@@ -10,12 +12,59 @@ namespace {
 
 using namespace strata::testing;  // NOLINT(google-build-using-namespace)
 
+// The words of the tokens that may follow these; none: any.
+using Masks = std::function<std::vector<uint32_t>(std::span<const uint32_t>)>;
+
+// Another seventh of the tokens behind each list of them.
+std::vector<uint32_t> ASeventh(std::span<const uint32_t> ids) {
+  uint64_t state = 0;
+  for (const uint32_t id : ids) {
+    state = FingerprintLink(state, id);
+  }
+  std::vector<uint32_t> words(MaskWords(97), 0);
+  for (uint32_t id = state % 7; id < 97; id += 7) {
+    words[id / 32] |= uint32_t{1} << (id % 32);
+  }
+  return words;
+}
+
+// Steps whose items have masks.
+class HeldSteps {
+ public:
+  HeldSteps(Chain* chain, Masks masks) : steps_(chain), masks_(std::move(masks)) {}
+
+  // `item` ends with all of `ids`, the last `drafted` of them being drafts.
+  ResultMessage Run(v1::StepItem item, std::span<const uint32_t> ids, uint32_t drafted,
+                    std::vector<v1::StepCommand> commands = {}) {
+    StepMessage frame = steps_.Frame({std::move(item)}, std::move(commands));
+    for (size_t end = ids.size() - drafted; masks_ != nullptr && end <= ids.size(); ++end) {
+      v1::StepItem* held = frame.header.mutable_items(0);
+      *(held->has_mask() ? held->add_draft_masks() : held->mutable_mask()) =
+          Add(masks_(ids.first(end)), &frame.header);
+    }
+    return steps_.Send(std::move(frame));
+  }
+
+ private:
+  v1::TokenMaskName Add(const std::vector<uint32_t>& words, v1::StepFrame* frame) {
+    v1::TokenMask* mask = frame->add_masks();
+    *mask = EncodeTokenMask(words, 97);
+    mask->mutable_name()->set_slot(slot_++ % 256);
+    mask->mutable_name()->set_digest(TokenMaskDigest(words));
+    return mask->name();
+  }
+
+  Steps steps_;
+  const Masks masks_;
+  uint32_t slot_ = 0;
+};
+
 // Of single steps: the tokens that a sequence with these parameters has, each as on the wire.
 std::vector<v1::TokenLogprob> OneByOne(const ChainOptions& options,
                                        const v1::SequenceParams& params, std::vector<uint32_t> ids,
-                                       uint32_t count) {
+                                       uint32_t count, const Masks& masks) {
   Chain chain(options);
-  Steps steps(&chain);
+  HeldSteps steps(&chain, masks);
   std::vector<v1::TokenLogprob> tokens;
   uint32_t position = 0;
   while (tokens.size() < count) {
@@ -24,7 +73,7 @@ std::vector<v1::TokenLogprob> OneByOne(const ChainOptions& options,
       *item.mutable_params() = params;
     }
     position = static_cast<uint32_t>(ids.size());
-    const ResultMessage result = steps.Run({item});
+    const ResultMessage result = steps.Run(std::move(item), ids, 0);
     TokenOf(result);
     tokens.push_back(result.header.items(0).tokens(0));
     ids.push_back(tokens.back().token_id());
@@ -50,7 +99,7 @@ class Drafts : public ::testing::TestWithParam<uint32_t> {
     if (largest) {
       chain.shard(options_.stages - 1).FindLargest();
     }
-    Steps steps(&chain);
+    HeldSteps steps(&chain, masks_);
     std::vector<v1::TokenLogprob> tokens;
     uint32_t position = 0;
     std::vector<v1::StepCommand> commands;
@@ -67,7 +116,8 @@ class Drafts : public ::testing::TestWithParam<uint32_t> {
       if (position == 0) {
         *item.mutable_params() = params;
       }
-      const ResultMessage result = steps.Run({item}, std::exchange(commands, {}));
+      const ResultMessage result =
+          steps.Run(std::move(item), guessed, drafted, std::exchange(commands, {}));
       const v1::ItemResult& made = result.header.items(0);
       EXPECT_FALSE(made.has_error()) << made.error().ShortDebugString();
       EXPECT_GE(made.tokens_size(), 1);
@@ -92,7 +142,7 @@ class Drafts : public ::testing::TestWithParam<uint32_t> {
 
   void ExpectSame(const v1::SequenceParams& params, const std::vector<uint32_t>& ids,
                   uint32_t count) {
-    const std::vector<v1::TokenLogprob> expected = OneByOne(options_, params, ids, count);
+    const std::vector<v1::TokenLogprob> expected = OneByOne(options_, params, ids, count, masks_);
     for (const uint32_t drafted : {1u, 4u, 15u}) {
       for (const uint32_t right : std::set<uint32_t>{0, 1, drafted / 2, drafted}) {
         for (const bool largest : {false, true}) {
@@ -114,6 +164,7 @@ class Drafts : public ::testing::TestWithParam<uint32_t> {
   }
 
   ChainOptions options_;
+  Masks masks_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Stages, Drafts, ::testing::Values(1, 3));
@@ -140,6 +191,20 @@ TEST_P(Drafts, AreNotNoticedWhereEndTokensAreBarredAtFirst) {
     params.add_stop_ids(id);
   }
   ExpectSame(params, Prompt(20, 3), 40);
+}
+
+// A mask behind each draft, which bars what the one before it may admit.
+TEST_P(Drafts, AreNotNoticedByAnswersThatAreHeld) {
+  masks_ = ASeventh;
+  ExpectSame(Params(20), Prompt(20, 4), 40);
+  v1::SequenceParams params = Params(20);
+  v1::SamplingParams* sampling = params.mutable_sampling();
+  sampling->set_temperature(1.1f);
+  sampling->set_top_p(0.95f);
+  sampling->set_repetition_penalty(1.2f);
+  params.set_logprobs(true);
+  params.set_top_logprobs(4);
+  ExpectSame(params, Prompt(20, 5), 40);
 }
 
 class WindowDrafts : public Drafts {
@@ -178,9 +243,16 @@ TEST_P(Drafts, AreRefusedWhereTheyMakeNoSense) {
             "DRAFT_TOKENS");
   EXPECT_EQ(reason([](v1::StepItem* i) { i->set_rows_wanted(v1::ROWS_WANTED_LOGPROBS); }),
             "DRAFT_TOKENS");
-  EXPECT_EQ(reason([](v1::StepItem* i) { i->mutable_mask()->set_slot(0); }),
-            "DRAFT_MASKS_UNSUPPORTED");
-  EXPECT_EQ(reason([](v1::StepItem* i) { i->add_draft_masks(); }), "DRAFT_MASKS_UNSUPPORTED");
+  // Masks behind drafts: of each, where there is one before them, and else of none.
+  EXPECT_EQ(reason([](v1::StepItem* i) { i->mutable_mask()->set_slot(0); }), "DRAFT_MASKS");
+  EXPECT_EQ(reason([](v1::StepItem* i) { i->add_draft_masks(); }), "DRAFT_MASKS");
+  for (const int masks : {1, 3}) {
+    EXPECT_EQ(reason([&](v1::StepItem* i) {
+                i->mutable_mask()->set_slot(0);
+                for (int m = 0; m < masks; ++m) i->add_draft_masks();
+              }),
+              "DRAFT_MASKS");
+  }
 }
 
 // What a wrong draft makes of the rows behind it is nobody's error.

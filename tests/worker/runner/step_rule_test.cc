@@ -136,7 +136,6 @@ TEST_P(StepRule, WhatIsNotImplementedIsRefusedByName) {
     generation += 2;
     ExpectRefused(item, absl::StatusCode::kUnimplemented, reason);
   };
-  refuse("DRAFT_MASKS_UNSUPPORTED", [](v1::StepItem* i) { i->add_draft_masks(); });
   refuse("LAST_STAGE_PAYLOAD_UNSUPPORTED",
          [](v1::StepItem* i) { i->set_last_stage_payload("mask"); });
   refuse("HIDDEN_ROWS_UNSUPPORTED",

@@ -89,6 +89,19 @@ TEST_P(TokenMasks, OneThatIsNotThereIsAnErrorOfItsItemAlone) {
   EXPECT_EQ(refused(mask.name()), "MASK_NOT_FOUND");
 }
 
+TEST_P(TokenMasks, OneBehindADraftThatIsNotThereIsAnErrorToo) {
+  const auto mask = MaskAt(0, Only({5}));
+  const auto behind = MaskAt(1, Only({6}));
+  const auto drafted = [&] {
+    v1::StepItem item = NewItem();
+    item.set_draft_tokens(1);
+    *item.add_draft_masks() = behind.name();
+    return item;
+  };
+  EXPECT_EQ(ReasonOfItem(Run(drafted(), {mask}, mask.name())), "MASK_NOT_FOUND");
+  EXPECT_EQ(ReasonOfItem(Run(drafted(), {mask, behind}, mask.name())), "");
+}
+
 TEST_P(TokenMasks, OneThatMakesNoSenseIsNotKept) {
   const auto good = MaskAt(2, Only({5}));
   const auto spoil = [&](auto change) {
