@@ -56,7 +56,7 @@ AnswerMatcher::AnswerMatcher(std::shared_ptr<const AnswerPlan> plan,
   } else if (!thought.open_ids.empty() &&
              (text_ == nullptr || thought.budget_tokens.value_or(1) > 0)) {
     // Where any text may come a thought cannot be barred: with a budget of 0 its end follows.
-    phase_ = Phase::kOpening;
+    state_.phase = Phase::kOpening;
   }
 }
 
@@ -70,6 +70,22 @@ absl::StatusOr<std::unique_ptr<AnswerMatcher>> AnswerMatcher::Make(
     ASSIGN_OR_RETURN(text, TokenMatcher::Make(plan->grammar));
   }
   return std::unique_ptr<AnswerMatcher>(new AnswerMatcher(std::move(plan), std::move(text)));
+}
+
+std::optional<AnswerMatcher::Place> AnswerMatcher::Here() const {
+  if (state_.phase == Phase::kOpening) {
+    return std::nullopt;
+  }
+  Place place;
+  place.state = state_;
+  place.text_taken = text_ == nullptr ? 0 : text_->taken();
+  return place;
+}
+
+absl::Status AnswerMatcher::GoBack(const Place& place) {
+  state_ = place.state;
+  const size_t behind = text_ == nullptr ? 0 : text_->taken() - place.text_taken;
+  return behind == 0 ? absl::OkStatus() : text_->Rollback(behind);
 }
 
 std::vector<uint32_t> AnswerMatcher::AllTokens() const {
@@ -106,11 +122,11 @@ bool AnswerMatcher::HasOthers(const std::vector<uint32_t>& words) const {
 
 absl::StatusOr<AnswerMask> AnswerMatcher::Next() {
   const AnswerRule& rule = plan_->rule;
-  switch (phase_) {
+  switch (state_.phase) {
     case Phase::kText:
       return NextOfText();
     case Phase::kClosing:
-      return AnswerMask{Only(rule.thought->close_ids[at_])};
+      return AnswerMask{Only(rule.thought->close_ids[state_.at])};
     case Phase::kOpening:
       return NextOfOpening();
     case Phase::kBehind: {
@@ -129,12 +145,12 @@ absl::StatusOr<AnswerMask> AnswerMatcher::Next() {
 
 // Of the thought, and of the text as long as that begins alike.
 absl::StatusOr<AnswerMask> AnswerMatcher::NextOfOpening() {
-  const uint32_t open = plan_->rule.thought->open_ids[at_];
-  if (text_ != nullptr && text_->taken() < at_) {
+  const uint32_t open = plan_->rule.thought->open_ids[state_.at];
+  if (text_ != nullptr && text_->taken() < state_.at) {
     return AnswerMask{Only(open)};
   }
   absl::StatusOr<AnswerMask> mask = NextOfText();
-  if (!mask.ok() && at_ > 0) {
+  if (!mask.ok() && state_.at > 0) {
     return AnswerMask{Only(open)};
   }
   RETURN_IF_ERROR(mask.status());
@@ -154,7 +170,7 @@ AnswerMask AnswerMatcher::NextOfThought() const {
     Clear(static_cast<uint32_t>(stop), &mask.words);
   }
   if (plan_->thought_end != nullptr) {
-    for (const uint32_t barred : plan_->thought_end->Barred(end_state_)) {
+    for (const uint32_t barred : plan_->thought_end->Barred(state_.end)) {
       Clear(barred, &mask.words);
     }
   }
@@ -180,7 +196,7 @@ absl::StatusOr<AnswerMask> AnswerMatcher::NextOfText() {
     mask.complete = true;
     return mask;
   }
-  if (taken_ < plan_->rule.min_tokens || plan_->rule.ignore_eos) {
+  if (state_.taken < plan_->rule.min_tokens || plan_->rule.ignore_eos) {
     for (const int32_t stop : plan_->vocabulary->stop_ids) {
       Clear(static_cast<uint32_t>(stop), &mask.words);
     }
@@ -192,9 +208,9 @@ absl::Status AnswerMatcher::Take(uint32_t token) {
   if (token >= plan_->vocabulary->tokens.size()) {
     return NotOfTheMask(token);
   }
-  ++taken_;
+  ++state_.taken;
   const AnswerRule& rule = plan_->rule;
-  switch (phase_) {
+  switch (state_.phase) {
     case Phase::kText:
       return TakeText(token);
     case Phase::kOpening:
@@ -207,10 +223,10 @@ absl::Status AnswerMatcher::Take(uint32_t token) {
     case Phase::kClosing:
       break;
   }
-  if (token != rule.thought->close_ids[at_]) {
+  if (token != rule.thought->close_ids[state_.at]) {
     return NotOfTheMask(token);
   }
-  if (++at_ == rule.thought->close_ids.size()) {
+  if (++state_.at == rule.thought->close_ids.size()) {
     EndThought();
   }
   return absl::OkStatus();
@@ -228,70 +244,72 @@ absl::Status AnswerMatcher::TakeOpening(uint32_t token) {
   const std::vector<uint32_t>& open = plan_->rule.thought->open_ids;
   bool of_text = text_ == nullptr;
   // A token without bytes is none of a text's.
-  if (text_ != nullptr && text_->taken() == at_ && !plan_->vocabulary->tokens[token].empty()) {
+  if (text_ != nullptr && text_->taken() == state_.at &&
+      !plan_->vocabulary->tokens[token].empty()) {
     ASSIGN_OR_RETURN(of_text, text_->Accept(static_cast<int32_t>(token)));
   }
-  if (token == open[at_]) {
-    if (++at_ < open.size()) {
+  if (token == open[state_.at]) {
+    if (++state_.at < open.size()) {
       return absl::OkStatus();
     }
     if (text_ != nullptr) RETURN_IF_ERROR(text_->Rollback(text_->taken()));
     BeginThought();
     return absl::OkStatus();
   }
-  if (text_ == nullptr && at_ == 0 &&
+  if (text_ == nullptr && state_.at == 0 &&
       std::binary_search(plan_->blanks.begin(), plan_->blanks.end(), token)) {
     return absl::OkStatus();  // The thought may come behind it.
   }
-  phase_ = Phase::kText;
+  state_.phase = Phase::kText;
   return of_text ? absl::OkStatus() : NotOfTheMask(token);
 }
 
 void AnswerMatcher::EndThought() {
-  phase_ = text_ == nullptr || !plan_->rule.thought->blanks_behind ? Phase::kText : Phase::kBehind;
-  at_ = 0;
+  state_.phase =
+      text_ == nullptr || !plan_->rule.thought->blanks_behind ? Phase::kText : Phase::kBehind;
+  state_.at = 0;
 }
 
 // What the text may begin with is its own.
 absl::Status AnswerMatcher::TakeBehind(uint32_t token) {
   ASSIGN_OR_RETURN(const bool accepted, text_->Accept(static_cast<int32_t>(token)));
   if (accepted) {
-    phase_ = Phase::kText;
+    state_.phase = Phase::kText;
     return absl::OkStatus();
   }
   if (!std::binary_search(plan_->blanks.begin(), plan_->blanks.end(), token)) {
     return NotOfTheMask(token);
   }
-  if (++at_ == kMostBlankTokens) {
-    phase_ = Phase::kText;
+  if (++state_.at == kMostBlankTokens) {
+    state_.phase = Phase::kText;
   }
   return absl::OkStatus();
 }
 
 void AnswerMatcher::BeginThought() {
   const bool over = plan_->rule.thought->budget_tokens == 0u;
-  phase_ = over ? Phase::kClosing : Phase::kThought;
-  at_ = 0;
+  state_.phase = over ? Phase::kClosing : Phase::kThought;
+  state_.at = 0;
 }
 
 void AnswerMatcher::TakeThought(uint32_t token) {
   const ThoughtRule& thought = *plan_->rule.thought;
-  ++thought_tokens_;
+  ++state_.thought_tokens;
   bool ended = thought.close_token == token;
   if (plan_->thought_end != nullptr) {
-    end_state_ = plan_->thought_end->After(end_state_, plan_->vocabulary->tokens[token]);
-    ended = plan_->thought_end->Ended(end_state_);
+    state_.end = plan_->thought_end->After(state_.end, plan_->vocabulary->tokens[token]);
+    ended = plan_->thought_end->Ended(state_.end);
   }
   const bool goes_on =
       thought.close_token == token && thought.close_ids[0] == token && thought.close_ids.size() > 1;
   if (ended && goes_on && text_ != nullptr) {
-    phase_ = Phase::kClosing;
-    at_ = 1;
+    state_.phase = Phase::kClosing;
+    state_.at = 1;
   } else if (ended) {
     EndThought();
-  } else if (thought_tokens_ == thought.budget_tokens) {
-    phase_ = Phase::kClosing;
-    at_ = 0;
+  } else if (state_.thought_tokens == thought.budget_tokens) {
+    state_.phase = Phase::kClosing;
+    state_.at = 0;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,13 +58,37 @@ class AnswerMatcher {
 
  private:
   enum class Phase {
-    kOpening,  // A thought may begin: `at_` of its first tokens came, which may be the text's, too.
+    kOpening,  // A thought may begin: `at` of its first tokens came, which may be the text's, too.
     kThought,
-    kClosing,  // Its end is forced: `at_` of its tokens came.
-    kBehind,   // The thought has ended: `at_` tokens of blanks came.
+    kClosing,  // Its end is forced: `at` of its tokens came.
+    kBehind,   // The thought has ended: `at` tokens of blanks came.
     kText,
   };
+  // Where it is, but for the text.
+  struct State {
+    Phase phase = Phase::kText;
+    size_t at = 0;
+    ThoughtEnd::State end = 0;
+    uint32_t thought_tokens = 0;
+    uint32_t taken = 0;
+  };
 
+ public:
+  // To come back to.
+  class Place {
+   private:
+    friend class AnswerMatcher;
+    State state;
+    size_t text_taken = 0;
+  };
+  // Nothing where a thought may begin, behind which it cannot come back.
+  std::optional<Place> Here() const;
+  // Takes back what came behind the place, where it has been since its last GoBack. MASK_FAILED.
+  absl::Status GoBack(const Place& place);
+
+  const MaskVocabulary& vocabulary() const { return *plan_->vocabulary; }
+
+ private:
   AnswerMatcher(std::shared_ptr<const AnswerPlan> plan, std::unique_ptr<TokenMatcher> text);
 
   std::vector<uint32_t> AllTokens() const;
@@ -82,11 +107,7 @@ class AnswerMatcher {
 
   const std::shared_ptr<const AnswerPlan> plan_;
   const std::unique_ptr<TokenMatcher> text_;  // Null: any text.
-  Phase phase_ = Phase::kText;
-  size_t at_ = 0;
-  ThoughtEnd::State end_state_ = 0;
-  uint32_t thought_tokens_ = 0;
-  uint32_t taken_ = 0;
+  State state_;
 };
 
 }  // namespace strata
