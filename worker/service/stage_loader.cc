@@ -315,7 +315,9 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   RETURN_IF_ERROR(context.backend->Supports(request.spec));
   const MappedWeights mapped(request.tensors, fetch);
   const StoredTensors weights(request.needs, mapped);
-  PackedFiles packed(context.cache, context.log);
+  // Nobody waits for a stage beside another; once it serves nothing is to come to large pages under
+  // its steps.
+  PackedFiles packed(context.cache, context.log, /*maps=*/!load.beside());
   LoadedStage stage;
   absl::StatusOr<std::unique_ptr<Shard>> shard =
       context.backend->Load(request.spec, weights, context.keep_packed ? &packed : nullptr,

@@ -166,7 +166,7 @@ absl::Status PackedFiles::Read(const PackedForm& form, std::span<uint8_t> out,
 
 absl::StatusOr<bool> PackedFiles::Map(const PackedForm& form, std::span<uint8_t> out,
                                       const SplitFn& split) {
-  return Get(form, out, split, /*may_map=*/true);
+  return Get(form, out, split, maps_);
 }
 
 absl::StatusOr<bool> PackedFiles::Get(const PackedForm& form, std::span<uint8_t> out,

@@ -26,9 +26,10 @@ namespace strata {
 class PackedFiles : public PackedStore {
  public:
   // `cache` outlives it. `log` gets a line for what people should know: a spoilt file, and once
-  // why nothing can be kept.
-  PackedFiles(WeightCache* cache, std::function<void(const std::string&)> log)
-      : cache_(cache), log_(std::move(log)) {}
+  // why nothing can be kept. Unless it `maps`, Map copies: whoever loads is in no hurry, and has
+  // all in memory of its own by then.
+  PackedFiles(WeightCache* cache, std::function<void(const std::string&)> log, bool maps = true)
+      : cache_(cache), log_(std::move(log)), maps_(maps) {}
 
   bool Has(const PackedForm& form) override;
   // DATA_LOSS (CACHE_CORRUPT) or INTERNAL (CACHE_IO): the file is deleted.
@@ -68,6 +69,7 @@ class PackedFiles : public PackedStore {
 
   WeightCache* const cache_;
   const std::function<void(const std::string&)> log_;
+  const bool maps_;
   std::map<std::string, File> files_;  // By key.
   std::set<std::string> sources_;
   std::vector<Blob> written_;

@@ -72,9 +72,9 @@ class PackedFilesTest : public ::testing::Test {
     cache_ = *std::move(cache);
     NewLoad();
   }
-  void NewLoad() {
+  void NewLoad(bool maps = true) {
     files_ = std::make_unique<PackedFiles>(
-        cache_.get(), [this](const std::string& line) { log_ += line + "\n"; });
+        cache_.get(), [this](const std::string& line) { log_ += line + "\n"; }, maps);
   }
 
   absl::Status Read(const PackedForm& form, std::vector<uint8_t>* out) {
@@ -145,6 +145,19 @@ TEST_F(PackedFilesTest, WhatWasWrittenIsReadByTheNextProcess) {
   EXPECT_FALSE(files_->Has(Form("b", kBytes)));
   EXPECT_FALSE(files_->Has(Form("a", kBytes - 1)));
   EXPECT_EQ(log_, "");
+}
+
+TEST_F(PackedFilesTest, WhoeverIsInNoHurryHasAllInMemoryOfHisOwn) {
+  const std::vector<uint8_t> bytes = Bytes(kBytes, 1);
+  const PackedForm form = Form("a", kBytes);
+  files_->Write(form, bytes);
+  NewLoad(/*maps=*/false);
+  ASSERT_TRUE(files_->Has(form));
+  std::vector<uint8_t> read;
+  ASSERT_TRUE(Map(form, &read).ok());
+  EXPECT_TRUE(read == bytes);
+  EXPECT_EQ(files_->read_bytes(), kBytes);
+  EXPECT_EQ(maps_, 0);
 }
 
 TEST_F(PackedFilesTest, ASpoiltFileIsDeletedAndMayBeWrittenAgain) {
