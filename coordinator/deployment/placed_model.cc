@@ -166,6 +166,7 @@ absl::Status PlacedModel::TakeNext(uint64_t ahead) {
   std::vector<uint64_t> loads = LoadsOfNext();
   plan_ = *std::exchange(next_, std::nullopt);
   plan_.set_epoch(epoch);
+  moved_in_ = epoch;
   load_epochs_ = std::move(loads);
   passes_on_anew_ = true;
   record_later_();

@@ -51,6 +51,9 @@ class PlacedModel {
   // Another placement, which is loaded beside this one, in the epoch of its loads; null: there is
   // none.
   const v1::Plan* next() const { return next_.has_value() ? &*next_ : nullptr; }
+  // The epoch in which a placement that was beside another took its place, which is no sign of a
+  // fault; 0: none did.
+  uint64_t moved_in() const { return moved_in_; }
   // What the worker of each stage is told when an epoch begins, less that epoch and addresses.
   std::vector<v1::Fence> Fences() const;
   // What the workers of `next` are told to open its links ahead of the epoch in which it takes this
@@ -134,6 +137,7 @@ class PlacedModel {
   const std::function<void()> record_later_;
   RecordedEpochs epochs_;
   uint64_t skipped_ = 0;               // Epochs up to this one.
+  uint64_t moved_in_ = 0;
   std::vector<uint64_t> load_epochs_;  // Of the stages' Loads.
   bool passes_on_anew_ = false;        // Stages may pass on to others than their Loads say.
   std::optional<v1::Plan> next_;

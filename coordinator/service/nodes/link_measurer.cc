@@ -100,7 +100,8 @@ void LinkMeasurer::MeasureBroken(TimePoint now) {
   }
 }
 
-// A new epoch may be due to a link that broke: which one is measured, so that `status` can say.
+// A new epoch may be due to a link that broke: which one is measured, so that `status` can say. One
+// that began with a planned move is not, and its first steps have the links to themselves.
 void LinkMeasurer::MeasureDoubtful(TimePoint now) {
   std::erase_if(epochs_seen_,
                 [&](const auto& seen) { return deployments_->Find(seen.first) == nullptr; });
@@ -109,7 +110,8 @@ void LinkMeasurer::MeasureDoubtful(TimePoint now) {
     if (deployment->state() != DeploymentState::kReady || seen == deployment->plan().epoch()) {
       continue;
     }
-    const bool doubtful = std::exchange(seen, deployment->plan().epoch()) != 0;
+    const bool doubtful =
+        std::exchange(seen, deployment->plan().epoch()) != 0 && seen != deployment->moved_in();
     const NodeRecord* from = nullptr;  // The coordinator.
     for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
       const NodeRecord* to = cluster_->Find(OnlyRank(stage).node());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "tests/coordinator/deployment/deployment_fixture.h"
 #include "tests/coordinator/deployment/fake_deployment_host.h"
 
 namespace strata {
@@ -138,6 +139,94 @@ TEST_F(LinkMeasurerTest, AnAnswerAboutANodeThatIsNotKnownIsOfNoAccount) {
   Join("a", 1);
   Answer("a", "stranger");
   EXPECT_FALSE(cluster_.Find("a")->links.contains("stranger"));
+}
+
+// A model on "a" and "b", which is to move from "b" to "c".
+class LinksOfAModel : public DeploymentTest {
+ protected:
+  LinksOfAModel()
+      : measurer_(kAgain, &cluster_, &deployments_, &streams_,
+                  [this](const v1::NodeInfo& node) { from_here_.push_back(node.name()); }) {
+    for (const auto& [name, incarnation] :
+         std::map<std::string, uint64_t>({{"a", 11}, {"b", 12}, {"c", 13}})) {
+      v1::NodeInfo info;
+      info.set_name(name);
+      info.set_incarnation(incarnation);
+      EXPECT_TRUE(cluster_.Join(info, host_.now).ok());
+      channels_[name] = std::make_shared<NodeChannel>();
+      streams_.Open(name, incarnation, channels_[name]);
+      cluster_.SetLink(name, "", {0.1, 1e9, {}, 0}, host_.now);
+    }
+    auto model =
+        std::make_unique<Deployment>(kId, std::make_shared<TestModel>(), MakePlan(32),
+                                     MakeOptions(512), RotaryBlob(), DeploymentOptions(), &host_);
+    model_ = model.get();
+    deployments_.Add(std::move(model));
+    model_->OnRecorded(model_->Record().plan.epoch(), absl::OkStatus());
+    model_->Load({{"a", 11}, {"b", 12}});
+    Loaded({"a", "b"});
+    Linked({"a", "b"});
+    Pass();
+  }
+
+  void Loaded(const std::vector<std::string>& nodes) {
+    v1::LoadProgress progress;
+    progress.set_deployment(kId);
+    progress.set_epoch((model_->prepares() ? *model_->next() : model_->plan()).epoch());
+    progress.set_phase(v1::LoadProgress::PHASE_READY);
+    for (const std::string& node : nodes) model_->OnLoadProgress(node, progress);
+  }
+  void Linked(const std::vector<std::string>& nodes) {
+    v1::FenceAck ack;
+    ack.set_deployment(kId);
+    ack.set_epoch(model_->plan().epoch());
+    for (const std::string& node : nodes) model_->pipeline()->OnFenceAck(node, ack);
+    host_.OpenLast();
+    EXPECT_EQ(model_->state(), DeploymentState::kReady);
+  }
+  void BreakLinkOf(const std::string& node) {
+    v1::LinkFault fault;
+    fault.set_deployment(kId);
+    fault.set_epoch(model_->plan().epoch());
+    *fault.mutable_error() =
+        Error(absl::StatusCode::kUnavailable, "LINK_BROKEN", "it broke").Detail();
+    model_->pipeline()->OnLinkFault(node, fault);
+  }
+  // Whom "a" and the coordinator measured their links to meanwhile.
+  std::vector<std::string> Pass() {
+    host_.now += seconds(2);
+    measurer_.Tick(host_.now);
+    std::vector<std::string> measured = std::exchange(from_here_, {});
+    while (const auto message = channels_["a"]->TryNext()) {
+      measured.push_back(message->measure_peer().node());
+    }
+    return measured;
+  }
+
+  ClusterState cluster_{{}};
+  Deployments deployments_;
+  Deployment* model_ = nullptr;
+  ControlStreams streams_;
+  std::vector<std::string> from_here_;
+  std::map<std::string, std::shared_ptr<NodeChannel>> channels_;
+  LinkMeasurer measurer_;
+};
+
+TEST_F(LinksOfAModel, AreMeasuredAfterAFaultAndNotBecauseItMoved) {
+  EXPECT_THAT(Pass(), IsEmpty());
+  v1::Plan plan = MakePlan(32);
+  plan.mutable_pipelines(0)->mutable_stages(0)->mutable_ranks(0)->set_incarnation(11);
+  v1::PlanRank* const other = plan.mutable_pipelines(0)->mutable_stages(1)->mutable_ranks(0);
+  other->set_node("c");
+  other->set_incarnation(13);
+  ASSERT_TRUE(model_->Move(plan, Deployment::MoveWay::kPrepare).ok());
+  Loaded({"c"});
+  Linked({"a", "c"});
+  EXPECT_THAT(Pass(), IsEmpty()) << "nothing is wrong with them";
+  BreakLinkOf("c");
+  Linked({"a", "c"});
+  EXPECT_THAT(Pass(), ElementsAre("a", "c"));
+  EXPECT_THAT(Pass(), IsEmpty());
 }
 
 }  // namespace
