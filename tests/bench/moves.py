@@ -144,11 +144,12 @@ def measure(arguments, folder):
     ratios = [gap / step for gap in moved]
     # The log's times are of whole milliseconds.
     at_switch = [max(gaps(answers, began - 1e-3, linked + 2e-3)) / step for began, linked in switched]
+    calm_gaps = [max(calm) for calm in before]
     linking = [(linked - began) * 1e3 for began, linked in switched]
     return {"clients": arguments.clients, "moves": arguments.moves, "step_ms": step,
             "gap_ms": {"p50": statistics.median(moved), "p95": percentile(moved, 0.95)},
             "linking_ms": {"p50": statistics.median(linking), "p95": percentile(linking, 0.95)},
-            "calm_ms": {"p50": statistics.median(max(calm) for calm in before)},
+            "calm_ms": {"p50": statistics.median(calm_gaps), "p95": percentile(calm_gaps, 0.95)},
             "switch_steps": {"p50": statistics.median(at_switch), "p95": percentile(at_switch, 0.95)},
             "steps": {"p50": statistics.median(ratios), "p95": percentile(ratios, 0.95)}}
 
@@ -175,7 +176,8 @@ def main():
     print(f"longest gap of a move: median {result['gap_ms']['p50']:.1f} ms = {result['steps']['p50']:.1f} steps,"
           f" p95 {result['gap_ms']['p95']:.1f} ms = {result['steps']['p95']:.1f} steps")
     print(f"of those at the switch: median {result['switch_steps']['p50']:.1f} steps, p95 {result['switch_steps']['p95']:.1f} steps")
-    print(f"longest gap of half a second without a move: median {result['calm_ms']['p50']:.1f} ms")
+    print(f"longest gap of half a second without a move: median {result['calm_ms']['p50']:.1f} ms,"
+          f" p95 {result['calm_ms']['p95']:.1f} ms")
     print(f"until the stages were linked: median {result['linking_ms']['p50']:.1f} ms, p95 {result['linking_ms']['p95']:.1f} ms")
 
 
