@@ -171,7 +171,7 @@ void Deployment::LinkAhead() {
 }
 
 nanoseconds Deployment::AheadPatience() const {
-  return (KvMayMove(plan(), *next()) ? 4 : 1) * options_.step_timeout;
+  return (KvMovesToNext() ? 4 : 1) * options_.step_timeout;
 }
 
 void Deployment::OnLinkedAhead(const absl::Status& status) {
@@ -209,7 +209,7 @@ void Deployment::Switch() {
     AbandonMove(fits);
     return;
   }
-  const bool keeps_kv = KvMayMove(plan(), *next()) && pipeline_.CarriedAhead();
+  const bool keeps_kv = KvMovesToNext() && pipeline_.CarriedAhead();
   std::vector<std::pair<v1::PlanRank, uint64_t>> left = LeftStages();
   if (const absl::Status taken = TakeNext(pipeline_.links_ahead() ? ahead_ : 0); !taken.ok()) {
     AbandonMove(taken);

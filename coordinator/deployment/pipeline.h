@@ -68,7 +68,7 @@ class Pipeline : public EngineHost {
   void Stop(const absl::Status& why);
   // StageLinks::OpenAhead: of another placement, for the epoch that Resume is to be called in. What
   // goes wrong with the stages that serve ends it, too.
-  void LinkAhead(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences) {
+  void LinkAhead(uint64_t epoch, const v1::Plan& plan, std::vector<std::vector<v1::Fence>> fences) {
     links_.OpenAhead(epoch, plan, std::move(fences));
   }
   void DropAhead() { links_.DropAhead(); }

@@ -31,21 +31,34 @@ bool StageStays(const v1::Plan& before, const v1::Plan& after, int index) {
                     stage.kv_pages().end());
 }
 
-bool KvMayMove(const v1::Plan& before, const v1::Plan& after) {
-  const auto& x = OnlyPipeline(before).stages();
-  const auto& y = OnlyPipeline(after).stages();
-  for (int i = 0; x.size() == y.size() && i < x.size(); ++i) {
-    const bool no_fewer = std::equal(x[i].kv_pages().begin(), x[i].kv_pages().end(),
-                                     y[i].kv_pages().begin(), y[i].kv_pages().end(),
-                                     [](uint64_t old, uint64_t pages) { return pages >= old; });
-    const bool moves = x[i].first_layer() == y[i].first_layer() &&
-                       x[i].last_layer() == y[i].last_layer() && no_fewer &&
-                       !PlanUses(after, OnlyRank(x[i]).node());
-    if (!moves && !StageStays(before, after, i)) {
-      return false;
+namespace {
+
+// By KV group, of the stages that have pages of it.
+std::vector<uint64_t> LeastPages(const v1::Plan& plan) {
+  std::vector<uint64_t> least;
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    least.resize(std::max(least.size(), static_cast<size_t>(stage.kv_pages_size())), UINT64_MAX);
+    for (int group = 0; group < stage.kv_pages_size(); ++group) {
+      if (stage.kv_pages(group) > 0) {
+        least[group] = std::min<uint64_t>(least[group], stage.kv_pages(group));
+      }
     }
   }
-  return x.size() == y.size();
+  return least;
+}
+
+bool SharesLayers(const v1::PlanStage& a, const v1::PlanStage& b) {
+  return a.first_layer() <= b.last_layer() && b.first_layer() <= a.last_layer();
+}
+
+}  // namespace
+
+bool KvMayMove(const v1::Plan& before, const v1::Plan& after, bool windows) {
+  const std::vector<uint64_t> old = LeastPages(before);
+  const std::vector<uint64_t> pages = LeastPages(after);
+  return std::equal(old.begin(), old.end(), pages.begin(), pages.end(),
+                    [](uint64_t x, uint64_t y) { return y >= x; }) &&
+         (!windows || OnlyPipeline(before).stages_size() == OnlyPipeline(after).stages_size());
 }
 
 PlacedModel::PlacedModel(uint64_t id, std::shared_ptr<const DeployedModel> model, v1::Plan plan,
@@ -194,26 +207,40 @@ std::vector<v1::Fence> PlacedModel::Fences() const {
   return FencesOf(plan_, load_epochs_, passes_on_anew_);
 }
 
-std::vector<v1::Fence> PlacedModel::FencesAhead() const {
-  std::vector<v1::Fence> fences = FencesOf(*next_, LoadsOfNext(), true);
-  const bool kv_moves = KvMayMove(plan_, *next_);
-  for (size_t i = 0; i < fences.size(); ++i) {
-    const int stage = static_cast<int>(i);
-    fences[i].set_ahead(true);
-    if (kv_moves && !StageStays(plan_, *next_, stage)) {
-      v1::KvSource* const from = fences[i].mutable_kv_from();
-      from->mutable_worker()->set_node(RankOf(stage).node());
-      from->mutable_worker()->set_incarnation(RankOf(stage).incarnation());
-      from->set_loaded_epoch(load_epochs_[i]);
+bool PlacedModel::KvMovesToNext() const {
+  const auto& groups = model_->spec().kv_groups;
+  return KvMayMove(plan_, *next_, std::any_of(groups.begin(), groups.end(), [](const auto& group) {
+                     return group.kind == KvKind::kWindow;
+                   }));
+}
+
+std::vector<std::vector<v1::Fence>> PlacedModel::FencesAhead() const {
+  std::vector<std::vector<v1::Fence>> all;
+  const bool kv_moves = KvMovesToNext();
+  for (v1::Fence& fence : FencesOf(*next_, LoadsOfNext(), true)) {
+    fence.set_ahead(true);
+    const auto stage = static_cast<int>(all.size());
+    std::vector<v1::Fence>& fences = all.emplace_back();
+    for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
+      if (kv_moves && !StageStays(plan_, *next_, stage) &&
+          SharesLayers(OnlyPipeline(plan_).stages(i), OnlyPipeline(*next_).stages(stage))) {
+        v1::KvSource* const from = fences.emplace_back(fence).mutable_kv_from();
+        from->mutable_worker()->set_node(RankOf(i).node());
+        from->mutable_worker()->set_incarnation(RankOf(i).incarnation());
+        from->set_loaded_epoch(load_epochs_[static_cast<size_t>(i)]);
+      }
+    }
+    if (fences.empty()) {
+      fences.push_back(std::move(fence));
     }
   }
-  return fences;
+  return all;
 }
 
 std::vector<std::pair<v1::PlanRank, uint64_t>> PlacedModel::LeftStages() const {
   std::vector<std::pair<v1::PlanRank, uint64_t>> left;
   for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
-    if (!PlanUses(*next_, RankOf(i).node())) {
+    if (!StageStays(plan_, *next_, i)) {
       left.emplace_back(RankOf(i), load_epochs_[static_cast<size_t>(i)]);
     }
   }

@@ -27,10 +27,10 @@ namespace strata {
 // same KV on the same node, in the same place of as many stages. Where it passes on may differ.
 bool StageStays(const v1::Plan& before, const v1::Plan& after, int index);
 
-// Whether each stage of `after` can have the KV that the one at its index has under `before`: it
-// stays, or takes the place of one with the same layers and no more pages, on a node that `after`
-// does not use.
-bool KvMayMove(const v1::Plan& before, const v1::Plan& after);
+// Whether the stages of `after` can have the KV that those of `before` have, layer by layer: those
+// with the fewest pages of a KV group have no fewer than before. Of a model with windows
+// (`windows`), whose accounts follow the number of stages, there have to be as many.
+bool KvMayMove(const v1::Plan& before, const v1::Plan& after, bool windows);
 
 // Whether a stage of the plan is on the node.
 bool PlanUses(const v1::Plan& plan, const std::string& node);
@@ -57,9 +57,12 @@ class PlacedModel {
   // What the worker of each stage is told when an epoch begins, less that epoch and addresses.
   std::vector<v1::Fence> Fences() const;
   // What the workers of `next` are told to open its links ahead of the epoch in which it takes this
-  // one's place, likewise; and whose KV they take over, where KvMayMove.
-  std::vector<v1::Fence> FencesAhead() const;
-  // Stages of this one that are not on nodes of `next`, with the epochs of their Loads.
+  // one's place, likewise; and whose KV they take over, where KvMayMove: by stage, one after the
+  // other, each of which names one source at most.
+  std::vector<std::vector<v1::Fence>> FencesAhead() const;
+  // Whether `next` can have this one's KV: the same KvMayMove.
+  bool KvMovesToNext() const;
+  // Stages of this one that do not stay, with the epochs of their Loads.
   std::vector<std::pair<v1::PlanRank, uint64_t>> LeftStages() const;
   // Of a stage with one layer alone and KV for one sequence of so many tokens, `rows` at once, as
   // ComputeLayers has it: weights and numerics are the placed model's.
@@ -136,7 +139,7 @@ class PlacedModel {
   const RotaryBlob rotary_;
   const std::function<void()> record_later_;
   RecordedEpochs epochs_;
-  uint64_t skipped_ = 0;               // Epochs up to this one.
+  uint64_t skipped_ = 0;  // Epochs up to this one.
   uint64_t moved_in_ = 0;
   std::vector<uint64_t> load_epochs_;  // Of the stages' Loads.
   bool passes_on_anew_ = false;        // Stages may pass on to others than their Loads say.

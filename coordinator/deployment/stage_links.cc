@@ -34,42 +34,43 @@ void StageLinks::Fence(const v1::Plan& plan, std::vector<v1::Fence> fences) {
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
     unfenced_.insert(OnlyRank(stage).node());
   }
-  SendFences(epoch_, plan, std::move(fences));
+  // From the last one on, so that a link that a stage opens finds the next one fenced.
+  for (size_t i = fences.size(); i-- > 0;) {
+    SendFence(epoch_, OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i))),
+              std::move(fences[i]));
+  }
   LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch_}}, "fence");
 }
 
-void StageLinks::OpenAhead(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences) {
+void StageLinks::OpenAhead(uint64_t epoch, const v1::Plan& plan,
+                           std::vector<std::vector<v1::Fence>> fences) {
   ahead_ = Ahead{.epoch = epoch, .plan = plan};
-  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    ahead_->unlinked.insert(OnlyRank(stage).node());
-  }
-  for (size_t i = 0; i < fences.size(); ++i) {
-    if (fences[i].has_kv_from()) {
-      ahead_->uncarried.insert(OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i))).node());
+  for (size_t i = fences.size(); i-- > 0;) {
+    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i)));
+    ahead_->unlinked.insert(rank.node());
+    for (v1::Fence& fence : fences[i]) {
+      if (fence.has_kv_from()) {
+        ahead_->uncarried.insert(rank.node());
+      }
+      SendFence(epoch, rank, std::move(fence));
     }
   }
-  SendFences(epoch, plan, std::move(fences));
   LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch}},
           "links are opened ahead");
 }
 
-void StageLinks::SendFences(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences) {
-  // From the last one on, so that a link that a stage opens finds the next one fenced.
-  for (size_t i = fences.size(); i-- > 0;) {
-    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i)));
-    v1::Fence& fence = fences[i];
-    fence.set_epoch(epoch);
-    if (fence.has_next()) {
-      fence.mutable_next()->set_address(host_->AddressOf(fence.next().node()));
-    }
-    if (fence.has_kv_from()) {
-      v1::NextHop* const from = fence.mutable_kv_from()->mutable_worker();
-      from->set_address(host_->AddressOf(from->node()));
-    }
-    v1::CoordinatorMessage message;
-    *message.mutable_fence() = std::move(fence);
-    host_->SendToNode(rank.node(), rank.incarnation(), std::move(message));
+void StageLinks::SendFence(uint64_t epoch, const v1::PlanRank& rank, v1::Fence fence) {
+  fence.set_epoch(epoch);
+  if (fence.has_next()) {
+    fence.mutable_next()->set_address(host_->AddressOf(fence.next().node()));
   }
+  if (fence.has_kv_from()) {
+    v1::NextHop* const from = fence.mutable_kv_from()->mutable_worker();
+    from->set_address(host_->AddressOf(from->node()));
+  }
+  v1::CoordinatorMessage message;
+  *message.mutable_fence() = std::move(fence);
+  host_->SendToNode(rank.node(), rank.incarnation(), std::move(message));
 }
 
 std::vector<std::string> StageLinks::Unfenced(const v1::Plan& plan) const {

@@ -57,7 +57,7 @@ class StageLinks {
   // and dials its first stage. That epoch finds them open when it begins; another one that begins
   // ends what there is of them here, as does DropAhead, and the workers' next fence the rest.
   // `fences`: PlacedModel::FencesAhead.
-  void OpenAhead(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences);
+  void OpenAhead(uint64_t epoch, const v1::Plan& plan, std::vector<std::vector<v1::Fence>> fences);
   void DropAhead() { ahead_.reset(); }
   // Since OpenAhead, until they are found or ended; who has not opened his, in the order of stages.
   bool opens_ahead() const { return ahead_.has_value(); }
@@ -94,7 +94,7 @@ class StageLinks {
   };
 
   bool IsAhead(uint64_t epoch) const { return ahead_.has_value() && ahead_->epoch == epoch; }
-  void SendFences(uint64_t epoch, const v1::Plan& plan, std::vector<v1::Fence> fences);
+  void SendFence(uint64_t epoch, const v1::PlanRank& rank, v1::Fence fence);
   void OnAheadAck(const std::string& node, const v1::FenceAck& ack);
   void OpenFirst(uint64_t epoch, const v1::Plan& plan);
   void OnFirst(uint64_t epoch, absl::StatusOr<std::unique_ptr<StepLink>> link);

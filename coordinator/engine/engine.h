@@ -269,9 +269,10 @@ class Engine {
   // those in flight come back, and drained() once all have.
   void Drain(bool drains, TimePoint now);
   bool drained() const;
-  // The stages are about to be others, of as many layers and no fewer pages each, which have the KV
-  // of those before them: what one has not is computed again, as after a fault. Steps in flight are
-  // given up, and sessions wait for Resume. From every state but kStopped.
+  // The stages are about to be others, any number of them (as many where there are window groups),
+  // whose least pages of each KV group are no fewer, and which have the KV of those before them:
+  // what one has not is computed again, as after a fault. Steps in flight are given up, and
+  // sessions wait for Resume. From every state but kStopped.
   void Repoint(std::vector<EngineStage> stages, TimePoint now);
   // Stages are gone with all they held (a worker died), and may come back, there or elsewhere: as
   // Suspend with the same stages. If neither Suspend nor Resume comes within `patience` after the

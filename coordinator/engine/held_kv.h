@@ -24,7 +24,7 @@ class HeldKv {
  public:
   HeldKv(std::vector<KvStage> stages, std::vector<KvGroupSpec> groups);
 
-  // Other stages have what these had, and no fewer pages.
+  // Other stages have what these had.
   void Regrant(std::vector<KvStage> stages) { stages_ = std::move(stages); }
 
   // The sequence has from `least` to `most` tokens on every stage: equal but for sequences with a

@@ -21,13 +21,23 @@ uint32_t Claimed(uint32_t length) {
 KvLedger::KvLedger(const std::vector<KvStage>& stages, const std::vector<KvGroupSpec>& groups,
                    uint64_t rows_in_flight)
     : windows_(groups, rows_in_flight) {
+  for (const KvStage& stage : stages) {
+    STRATA_CHECK(stage.pages.size() == groups.size());
+  }
+  SetComponents(stages);
+}
+
+void KvLedger::SetComponents(const std::vector<KvStage>& stages) {
+  components_.clear();
   for (uint32_t s = 0; s < stages.size(); ++s) {
-    STRATA_CHECK(stages[s].pages.size() == groups.size());
-    for (uint32_t g = 0; g < groups.size(); ++g) {
+    for (uint32_t g = 0; g < stages[s].pages.size(); ++g) {
       Component component;
       component.stage = s;
       component.group = g;
-      component.total = component.free = stages[s].pages[g];
+      component.total = stages[s].pages[g];
+      const uint64_t claimed = component.total > 0 ? ClaimedPages(g) : 0;
+      STRATA_CHECK(claimed <= component.total);
+      component.free = component.total - claimed;
       components_.push_back(component);
     }
   }
@@ -49,13 +59,8 @@ void KvLedger::SetCapacity() {
 }
 
 void KvLedger::Regrant(const std::vector<KvStage>& stages) {
-  for (Component& component : components_) {
-    const uint64_t total = stages.at(component.stage).pages.at(component.group);
-    STRATA_CHECK(total >= component.total && (total == 0) == (component.total == 0));
-    component.free += total - component.total;
-    component.total = total;
-  }
-  SetCapacity();
+  STRATA_CHECK(windows_.empty() || stages.size() == components_.back().stage + size_t{1});
+  SetComponents(stages);
 }
 
 KvPages KvLedger::Everywhere(uint64_t pages) const {

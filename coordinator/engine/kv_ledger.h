@@ -58,7 +58,8 @@ class KvLedger {
   KvLedger(const std::vector<KvStage>& stages, const std::vector<KvGroupSpec>& groups,
            uint64_t rows_in_flight = 0);
 
-  // As many stages with no fewer pages: claims stay.
+  // Other stages, whose least pages of each group are no fewer: claims stay. As many of them where
+  // there are window groups.
   void Regrant(const std::vector<KvStage>& stages);
 
   // The longest sequence that the empty pool holds, in tokens: the minimum over the components;
@@ -127,6 +128,7 @@ class KvLedger {
     uint32_t charged = 0;  // The length that its pages are counted for.
   };
 
+  void SetComponents(const std::vector<KvStage>& stages);
   // Of the components.
   void SetCapacity();
   // What `pages` of a sequence in a full group are in every component that is used.

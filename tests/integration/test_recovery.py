@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 import signal
 import time
 
@@ -304,14 +305,20 @@ def test_a_model_is_moved_by_hand_while_it_answers(tmp_path, model):
         assert metric(c, "strata_rebuilds_total") == 0
         assert not c.json("node", "show", "left")["models"]
         assert essence(c.json(*arguments(PROMPTS[0], 80, "afterwards"))) == right[0]
-        # A node that has layers of both placements, other ones, holds both meanwhile.
-        asked = [Asked(c, PROMPTS[i % 2], 80, f"again{i}") for i in range(8)]
-        asked[0].reach(5)
-        moved = c.json("model", "move", "m", "--layers", ",".join(f"{n}:{a}-{b}" for n, a, b in cut(["taken", "left", "stays"], LAYERS)))
-        assert moved["ready"] and [node for node, _, _ in stages(c)] == ["taken", "left", "stays"]
-        for i, one in enumerate(asked):
-            assert one.answer() == right[i % 2]
-        assert metric(c, "strata_faults_total") == 0
+        # A node that has layers of both placements, other ones, holds both meanwhile; and layers bring their KV from
+        # whichever node had them, where they are cut otherwise, and where nodes swap theirs.
+        for again, nodes in enumerate((["taken", "left", "stays"], ["stays", "left", "taken"], ["left", "stays"])):
+            asked = [Asked(c, PROMPTS[i % 2], 80, f"again{again}-{i}") for i in range(8)]
+            asked[0].reach(5)
+            moved = c.json("model", "move", "m", "--layers", ",".join(f"{n}:{a}-{b}" for n, a, b in cut(nodes, LAYERS)))
+            assert moved["ready"] and [node for node, _, _ in stages(c)] == nodes
+            for i, one in enumerate(asked):
+                assert one.answer() == right[i % 2]
+            assert metric(c, "strata_faults_total") == 0
+            assert metric(c, "strata_rebuilds_total") == 0
+        # What `left` then had of layers 2 and 3 had been on two nodes; what `taken` had of 4 and 5 on one.
+        assert re.search(r"KV is taken over from the stage before .* from=stays,taken ", c.workers["left"].text())
+        assert re.search(r"KV is taken over from the stage before .* from=stays ", c.workers["taken"].text())
         c.nothing_is_left()
 
 

@@ -116,6 +116,7 @@ enum class Rule {
   kSwitched,
   kLinksAhead,
   kKvCarried,
+  kKvMerged,
   kKvRefused,
   kKvNotCarried,
   kMoveAbandoned,

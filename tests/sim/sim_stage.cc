@@ -99,12 +99,14 @@ void SimStage::After(nanoseconds delay, const std::function<void(SimStage*)>& wh
 
 void SimStage::Fence(const v1::Fence& fence) {
   if (fence.ahead()) {
-    if (epochs_.ahead_inbound() != 0) {
-      EndInbound(ahead_inbound_, absl::CancelledError("links of another epoch are opened ahead"));
+    const v1::KvSource* const kv_from = fence.has_kv_from() ? &fence.kv_from() : nullptr;
+    if (!epochs_.TakesMore(fence.epoch(), kv_from)) {
+      if (epochs_.ahead_inbound() != 0) {
+        EndInbound(ahead_inbound_, absl::CancelledError("links of another epoch are opened ahead"));
+      }
+      ahead_next_ = fence.has_next() ? MachineOf(fence.next().node()) : next_;
     }
-    ahead_next_ = fence.has_next() ? MachineOf(fence.next().node()) : next_;
-    epochs_.OpenAhead(fence.epoch(), fence.has_next() ? &fence.next() : nullptr,
-                      fence.has_kv_from() ? &fence.kv_from() : nullptr);
+    epochs_.OpenAhead(fence.epoch(), fence.has_next() ? &fence.next() : nullptr, kv_from);
     EndCarrying(carries_, false);
     Drive();
     return;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "worker/node/stage_epochs.h"
 #include "worker/node/step_queue.h"
 #include "worker/runner/carry_rounds.h"
+#include "worker/runner/page_layers.h"
 #include "worker/runner/shard_runner.h"
 
 namespace strata::sim {
@@ -97,7 +99,7 @@ class SimStage {
   void OnDialed(uint64_t dial, const absl::Status& status);
   void Carry(const FenceStep& step);
   void AskForKv();
-  void OnKv(uint64_t id, KvParts parts);
+  void OnKv(uint64_t id, uint32_t source, KvParts parts);
   void EndCarrying(uint64_t id, bool carried);
   void JudgeWaiting();
   void EndInbound(const v1::LinkOpen& inbound, const absl::Status& why);
@@ -137,6 +139,8 @@ class SimStage {
     uint64_t id = 0;
     FenceStep step;
     CarryRounds rounds = {};
+    std::map<uint32_t, LayerRange> layers = {};  // Of what sources give.
+    std::vector<uint32_t> turn = {};             // Sources of the round that are yet to be asked.
   };
   std::optional<Carrying> carrying_;
   uint64_t carries_ = 0;

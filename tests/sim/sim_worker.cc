@@ -395,7 +395,7 @@ void SimWorker::OnFrame(uint64_t incarnation, const std::shared_ptr<const StepMe
 
 void SimWorker::OnKvAsked(const v1::CarryKvRequest& request, const SimStage::KvAnswerFn& answer) {
   Reach(request.expected_incarnation(), [this, request, answer] {
-    const StageId stage = stages_->LoadedBy(request.deployment(), request.loaded_epoch());
+    const StageId stage = stages_->GivesKv(request.deployment(), request.loaded_epoch());
     if (stage != 0) {
       placed_.at(stage).host->GiveKv(request, /*begins=*/true, answer);
     } else {

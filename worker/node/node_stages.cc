@@ -23,6 +23,9 @@ void NodeStages::EndLife() {
   while (!beside_.empty()) {
     RetireBeside(beside_.begin()->first);
   }
+  while (!giving_.empty()) {
+    RetireGiving(giving_.begin()->first);
+  }
   while (!placed_.empty()) {
     const StageId id = placed_.begin()->second;
     placed_.erase(placed_.begin());
@@ -73,6 +76,7 @@ void NodeStages::OnLoad(const v1::Load& load) {
     return;
   }
   RetireBeside(load.deployment());
+  RetireGiving(load.deployment());
   const auto [placed, first] = placed_.try_emplace(load.deployment(), id);
   const StageId old = first ? 0 : std::exchange(placed->second, id);
   const bool same = old != 0 && SameButForKv(stages_.at(old).load, load);
@@ -85,6 +89,7 @@ void NodeStages::OnLoad(const v1::Load& load) {
 
 void NodeStages::OnLoadBeside(StageId id, const v1::Load& load) {
   RetireBeside(load.deployment());
+  RetireGiving(load.deployment());
   beside_[load.deployment()] = id;
   host_->Add(id, load, 0);
   BeginWaiting();
@@ -98,6 +103,10 @@ void NodeStages::OnUnload(const v1::Unload& unload) {
   if (const auto beside = beside_.find(deployment);
       beside != beside_.end() && meant(beside->second)) {
     RetireBeside(deployment);
+  }
+  if (const auto giving = giving_.find(deployment);
+      giving != giving_.end() && meant(giving->second)) {
+    RetireGiving(deployment);
   }
   const auto placed = placed_.find(deployment);
   if (placed == placed_.end() || !meant(placed->second)) {
@@ -120,7 +129,16 @@ void NodeStages::TakePlace(const v1::Fence& fence) {
     return;
   }
   beside_.erase(beside);
-  Retire(std::exchange(placed_[fence.deployment()], id), /*answers=*/false);
+  const StageId old = std::exchange(placed_[fence.deployment()], id);
+  if (old == 0) {
+    return;
+  }
+  if (stages_.at(old).gives) {
+    RetireGiving(fence.deployment());
+    giving_[fence.deployment()] = old;
+  } else {
+    Retire(old, /*answers=*/false);
+  }
 }
 
 StageId NodeStages::LinkedAhead(const v1::Fence& fence) const {
@@ -191,10 +209,14 @@ void NodeStages::Retire(StageId id, bool answers) {
   host_->TakeOff(id);
 }
 
-void NodeStages::RetireBeside(uint64_t deployment) {
-  if (const auto beside = beside_.find(deployment); beside != beside_.end()) {
-    const StageId id = beside->second;
-    beside_.erase(beside);
+void NodeStages::RetireBeside(uint64_t deployment) { RetireOf(deployment, &beside_); }
+
+void NodeStages::RetireGiving(uint64_t deployment) { RetireOf(deployment, &giving_); }
+
+void NodeStages::RetireOf(uint64_t deployment, std::map<uint64_t, StageId>* stages) {
+  if (const auto stage = stages->find(deployment); stage != stages->end()) {
+    const StageId id = stage->second;
+    stages->erase(stage);
     Retire(id, /*answers=*/false);
   }
 }
@@ -284,12 +306,22 @@ StageId NodeStages::LoadedBy(uint64_t deployment, uint64_t loaded_epoch) const {
   return 0;
 }
 
+StageId NodeStages::GivesKv(uint64_t deployment, uint64_t loaded_epoch) {
+  const StageId id = LoadedBy(deployment, loaded_epoch);
+  if (id != 0) {
+    stages_.at(id).gives = true;
+  }
+  return id;
+}
+
 std::vector<StageId> NodeStages::Placed() const {
   std::vector<StageId> stages;
   for (const auto& [deployment, id] : placed_) {
     stages.push_back(id);
-    if (const auto beside = beside_.find(deployment); beside != beside_.end()) {
-      stages.push_back(beside->second);
+    for (const auto* others : {&beside_, &giving_}) {
+      if (const auto other = others->find(deployment); other != others->end()) {
+        stages.push_back(other->second);
+      }
     }
   }
   return stages;

@@ -73,9 +73,12 @@ class NodeStages {
   absl::StatusOr<StageId> Reaches(const v1::LinkOpen& open) const;
   // The loaded stage of a deployment that stands, or 0.
   StageId Loaded(uint64_t deployment) const;
-  // The same whose Load had this epoch, standing or beside another.
+  // The same whose Load had this epoch, standing, beside another, or giving its KV away.
   StageId LoadedBy(uint64_t deployment, uint64_t loaded_epoch) const;
-  // Those that are being loaded or stand, by deployment; one beside another after that.
+  // Its KV is asked for: when another takes its place it is kept until its own Unload.
+  StageId GivesKv(uint64_t deployment, uint64_t loaded_epoch);
+  // Those that are being loaded or stand, by deployment; after that, one beside it, and one whose
+  // place it has taken and that gives its KV away.
   std::vector<StageId> Placed() const;
   // Nobody waits for it any more.
   bool Retired(StageId stage) const;
@@ -95,6 +98,7 @@ class NodeStages {
     State state = State::kWaiting;
     bool retired = false;
     bool answers = false;  // UnloadDone, once it is gone.
+    bool gives = false;    // Somebody asked for its KV.
     std::string reported;
     uint64_t bytes = 0;
     uint64_t host_bytes = 0;
@@ -111,6 +115,9 @@ class NodeStages {
   void Retire(StageId id, bool answers);
   // Takes off what is loaded beside the deployment's stage, if anything is.
   void RetireBeside(uint64_t deployment);
+  // And what gives its KV away, if anything does.
+  void RetireGiving(uint64_t deployment);
+  void RetireOf(uint64_t deployment, std::map<uint64_t, StageId>* stages);
   // Has what is loaded beside the deployment's stage take its place, if the fence wants that.
   void TakePlace(const v1::Fence& fence);
   // What is being taken off frees its memory first.
@@ -129,6 +136,7 @@ class NodeStages {
   std::map<StageId, Stage> stages_;
   std::map<uint64_t, StageId> placed_;  // By deployment.
   std::map<uint64_t, StageId> beside_;  // Of these; by deployment.
+  std::map<uint64_t, StageId> giving_;  // KV away; another took their places. By deployment.
   uint64_t retiring_ = 0;
   uint64_t frames_discarded_ = 0;  // Of stages that are gone.
 };

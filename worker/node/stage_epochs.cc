@@ -43,6 +43,12 @@ void StageEpochs::OpenAhead(uint64_t epoch, const v1::NextHop* next, const v1::K
   if (epoch <= wanted_) {
     return;  // Nobody waits for it any more.
   }
+  if (TakesMore(epoch, kv_from)) {
+    ahead_->kv_from.push_back(*kv_from);
+    ahead_->carried = false;
+    asked_ahead_ = true;
+    return;
+  }
   ahead_ = Ahead{.epoch = epoch};
   if (next != nullptr) {
     ahead_->next = *next;
@@ -51,7 +57,7 @@ void StageEpochs::OpenAhead(uint64_t epoch, const v1::NextHop* next, const v1::K
     ahead_->next.set_incarnation(place_.next_incarnation);
   }
   if (kv_from != nullptr) {
-    ahead_->kv_from = *kv_from;
+    ahead_->kv_from.push_back(*kv_from);
   }
   asked_ahead_ = true;
 }
@@ -69,7 +75,11 @@ FenceStep StageEpochs::Next(TimePoint now) {
         works_ahead_ = true;
         fence_ = ahead_->epoch;
         kv_from_ = ahead_->kv_from;
-        BeginDialling(now);
+        if (ahead_->onward) {
+          OnLinked();
+        } else {
+          BeginDialling(now);
+        }
         break;
       case Phase::kBeginning:
       case Phase::kDialing:
@@ -116,7 +126,7 @@ FenceStep StageEpochs::Begin() {
   fence_ = *asked_;
   asked_.reset();
   works_ahead_ = false;
-  kv_from_.reset();
+  kv_from_.clear();
   phase_ = Phase::kBeginning;
   FenceStep step{.act = FenceAct::kBegin, .epoch = fence_};
   if (fence_ > epoch_) {
@@ -222,7 +232,7 @@ void StageEpochs::OnDialed(const absl::Status& status, TimePoint now) {
 }
 
 void StageEpochs::OnLinked() {
-  if (kv_from_.has_value()) {
+  if (!kv_from_.empty()) {
     phase_ = Phase::kLinked;
   } else {
     End(absl::OkStatus());
@@ -235,7 +245,7 @@ FenceStep StageEpochs::Carry() {
           .epoch = fence_,
           .ahead = works_ahead_,
           .timeout = works_ahead_ ? 4 * place_.step_timeout : place_.step_timeout / 2,
-          .kv_from = *kv_from_};
+          .kv_from = kv_from_};
 }
 
 void StageEpochs::OnCarried(bool carried) {

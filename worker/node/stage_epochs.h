@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
@@ -67,9 +68,9 @@ struct FenceStep {
   bool ahead = false;  // Beside the link onward that is in use.
   v1::LinkOpen open = {};
   nanoseconds timeout{0};  // Of kCarry too.
-  // kCarry: takes over KV from there; if `ahead`, pages from the first one on, while that stage
-  // serves, else what is left.
-  v1::KvSource kv_from = {};
+  // kCarry: takes over KV from these; if `ahead`, pages from the first one on, while those stages
+  // serve, else what is left.
+  std::vector<v1::KvSource> kv_from = {};
   v1::FenceAck ack = {};
 };
 
@@ -100,7 +101,9 @@ class StageEpochs {
   // one in use as well. Neither carries a frame before Fence(epoch), which finds them open; another
   // fence closes both, as does the next call. Of no account where a newer epoch was asked for.
   // `kv_from` (null: none): KV is taken over from there, before the answer to this and to that
-  // fence; where it cannot be, the answer is the same, but for FenceAck.carried.
+  // fence; where it cannot be, the answer is the same, but for FenceAck.carried. The same epoch
+  // again names another one that KV is taken over from, too: links stay as they are, and the answer
+  // is to both.
   void OpenAhead(uint64_t epoch, const v1::NextHop* next, const v1::KvSource* kv_from = nullptr);
   // One fence is at work at a time: whoever drives it asks Next after everything that it was told.
   FenceStep Next(TimePoint now);
@@ -140,6 +143,9 @@ class StageEpochs {
   uint64_t epoch() const { return epoch_; }
   LinkId inbound() const { return inbound_; }
   // Whether links of that epoch are opened ahead; the one that was accepted so; 0: none.
+  bool TakesMore(uint64_t epoch, const v1::KvSource* kv_from) const {
+    return HasAhead(epoch) && kv_from != nullptr;  // OpenAhead leaves its links as they are.
+  }
   bool HasAhead(uint64_t epoch) const { return ahead_.has_value() && ahead_->epoch == epoch; }
   LinkId ahead_inbound() const { return ahead_.has_value() ? ahead_->inbound : 0; }
 
@@ -160,7 +166,7 @@ class StageEpochs {
     v1::NextHop next = {};
     bool onward = false;  // Is open.
     LinkId inbound = 0;
-    std::optional<v1::KvSource> kv_from = std::nullopt;
+    std::vector<v1::KvSource> kv_from = {};
     bool carried = false;
   };
 
@@ -201,8 +207,8 @@ class StageEpochs {
   absl::Status status_;       // Of the try before; once done, of the fence.
 
   std::optional<Ahead> ahead_;
-  std::optional<v1::KvSource> kv_from_;  // What the epoch at work takes over.
-  bool asked_ahead_ = false;             // It is to be opened.
+  std::vector<v1::KvSource> kv_from_;  // What the epoch at work takes over.
+  bool asked_ahead_ = false;           // It is to be opened.
 };
 
 }  // namespace strata

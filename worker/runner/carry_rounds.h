@@ -2,17 +2,38 @@
 #ifndef STRATA_WORKER_RUNNER_CARRY_ROUNDS_H_
 #define STRATA_WORKER_RUNNER_CARRY_ROUNDS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace strata {
 
-// What a stage has of another's, in pages, and in sequences that are whole.
+// What a stage has of others', in pages, and in sequences that are whole.
 struct TakenKv {
   uint64_t bytes = 0;
   uint64_t sequences = 0;
+  // The others have all of its layers, and this one of them (by its place among them) layers of
+  // each KV group that it has any of: its sequences are the ones.
+  bool covers = false;
+  uint32_t main = 0;
 };
 
-// Rounds follow one another, while the other stage serves, until one brings little: what is left
+// In which order these many sources are asked in a round. In the end (not `ahead`) the main one,
+// which says which sequences there are, comes last: by then all their pages are there.
+inline std::vector<uint32_t> AskedInTurn(size_t sources, bool ahead, uint32_t main) {
+  std::vector<uint32_t> turn;
+  for (uint32_t source = 0; source < sources; ++source) {
+    if (ahead || source != main) {
+      turn.push_back(source);
+    }
+  }
+  if (!ahead && main < sources) {
+    turn.push_back(main);
+  }
+  return turn;
+}
+
+// Rounds follow one another, while the other stages serve, until one brings little: what is left
 // requests wait for.
 class CarryRounds {
  public:

@@ -1,11 +1,12 @@
 #include "worker/runner/kv_giver.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
-#include "common/digest.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "worker/runner/carried_page.h"
 
 namespace strata {
 namespace {
@@ -54,8 +55,13 @@ absl::StatusOr<uint64_t> KvGiver::Give(uint32_t group, PageId page, Fingerprint 
   if (given != given_.end() && given->second == fingerprint) {
     return 0;
   }
-  std::vector<uint8_t> bytes(shard_->PageBytes(group));
-  RETURN_IF_ERROR(shard_->ReadPage(group, page, bytes));
+  const PagePart& part = page_parts_[group];
+  if (part.bytes == 0) {
+    return 0;
+  }
+  std::vector<uint8_t> whole(shard_->PageBytes(group));
+  RETURN_IF_ERROR(shard_->ReadPage(group, page, whole));
+  const std::span<const uint8_t> bytes = std::span(whole).subspan(part.offset, part.bytes);
   for (uint64_t at = 0; at < bytes.size(); at += kPieceBytes) {
     const uint64_t count = std::min<uint64_t>(kPieceBytes, bytes.size() - at);
     if (count > room_) {
@@ -69,7 +75,7 @@ absl::StatusOr<uint64_t> KvGiver::Give(uint32_t group, PageId page, Fingerprint 
     piece->set_fingerprint(fingerprint);
     piece->set_offset(at);
     piece->set_data(bytes.data() + at, count);
-    piece->set_crc32c(Crc32c(0, bytes.data() + at, count));
+    piece->set_crc32c(CarriedPageCrc(layers_, *piece));
   }
   given_[{group, page}] = fingerprint;
   return bytes.size();
@@ -125,7 +131,7 @@ bool KvGiver::SharesLastPage(const Sequence& sequence, uint32_t length) const {
   return false;
 }
 
-absl::StatusOr<KvGiver::Parts> KvGiver::Rest() {
+absl::StatusOr<KvGiver::Parts> KvGiver::Rest(bool pages_only) {
   Parts parts;
   std::vector<v1::CarriedSequence> sequences;
   room_ = 0;
@@ -140,6 +146,9 @@ absl::StatusOr<KvGiver::Parts> KvGiver::Rest() {
     ASSIGN_OR_RETURN(const uint64_t given,
                      GivePages(*next, length, kMostLeftBytes - bytes, &parts));
     bytes += given;
+    if (pages_only) {
+      continue;
+    }
     v1::CarriedSequence sequence = Describe(*next, length, table_->FingerprintAt(*next, length));
     if (bytes < kMostLeftBytes && sequence.ByteSizeLong() <= kMostSequenceBytes) {
       sequences.push_back(std::move(sequence));

@@ -3,6 +3,7 @@
 #ifndef STRATA_WORKER_RUNNER_KV_GIVER_H_
 #define STRATA_WORKER_RUNNER_KV_GIVER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,27 +14,31 @@
 #include "common/fingerprint.h"
 #include "strata/v1/kv.pb.h"
 #include "worker/backend/shard.h"
+#include "worker/runner/page_layers.h"
 #include "worker/runner/sequence_table.h"
 
 namespace strata {
 
-// It remembers which page it gave with which fingerprint, which says all that is in a full page. So
-// a later round has what is new alone. One thread at a time, between steps.
+// Of some layers of the stage, to one that has these. It remembers which page it gave with which
+// fingerprint, which says all that is in a full page. So a later round has what is new alone. One
+// thread at a time, between steps.
 class KvGiver {
  public:
   using Parts = std::vector<v1::CarryKvPart>;
 
-  // Both outlive it.
-  KvGiver(const SequenceTable* table, Shard* shard) : table_(table), shard_(shard) {}
+  // `parts`: where these layers lie in the pages of each KV group. Both others outlive it.
+  KvGiver(const LayerRange& layers, std::vector<PagePart> parts, const SequenceTable* table,
+          Shard* shard)
+      : layers_(layers), page_parts_(std::move(parts)), table_(table), shard_(shard) {}
 
   // A round begins. At the first one, 0, it forgets what it gave.
   void Begin(uint32_t round);
   // The next full pages, of kGivenAtOnceBytes or one; none: the round is over.
   absl::StatusOr<Parts> More();
-  // All pages that are left, and the sequences. Not among them are those that lead beyond
-  // kMostLeftBytes or kMostSequenceBytes, or whose last page others begin on too: they are computed
-  // again.
-  absl::StatusOr<Parts> Rest();
+  // All pages that are left, and, unless that is `pages_only`, the sequences. Not among them are
+  // those that lead beyond kMostLeftBytes or kMostSequenceBytes, or whose last page others begin on
+  // too: they are computed again.
+  absl::StatusOr<Parts> Rest(bool pages_only);
 
  private:
   // Adds the page in pieces, unless it was given so before. The bytes that it has.
@@ -43,6 +48,8 @@ class KvGiver {
                                      Parts* parts);
   bool SharesLastPage(const Sequence& sequence, uint32_t length) const;
 
+  const LayerRange layers_;
+  const std::vector<PagePart> page_parts_;
   const SequenceTable* const table_;
   Shard* const shard_;
   std::map<std::pair<uint32_t, PageId>, Fingerprint> given_;  // By group and page.
@@ -50,6 +57,8 @@ class KvGiver {
   std::optional<SequenceTable::Key> done_;  // The round is through with it, and all before.
 };
 
+// Stages, by their layers, that one gives KV to at the same time.
+inline constexpr size_t kMostTakers = 64;
 // Pages that are copied while the next step waits.
 inline constexpr uint64_t kGivenAtOnceBytes = uint64_t{256} << 10;
 // Pages that requests wait for.

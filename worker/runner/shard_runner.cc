@@ -1,6 +1,8 @@
 #include "worker/runner/shard_runner.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "worker/runner/kv_giver.h"
 #include "worker/runner/kv_pool.h"
 #include "worker/runner/kv_taker.h"
+#include "worker/runner/page_layers.h"
 #include "worker/runner/result_builder.h"
 #include "worker/runner/sequence_table.h"
 #include "worker/runner/stage_compute.h"
@@ -61,7 +64,6 @@ class ShardRunner::Impl {
         result_(config_.spec.heads ? config_.spec.model.vocab : 0, &masks_),
         computer_(&config_.spec, &table_, shard, &result_, [this] { CountBackendFailure(); }),
         shard_(shard),
-        giver_(&table_, shard),
         taker_(&config_.spec, &table_, &pool_, shard) {
     STRATA_CHECK(config_.spec.embeds == (config_.stage == 0));
     STRATA_CHECK(config_.spec.heads == (config_.stage + 1 == config_.stage_count));
@@ -73,6 +75,9 @@ class ShardRunner::Impl {
   absl::Status Fence(uint64_t epoch);
   void DropAllSequences();
   absl::StatusOr<KvGiver::Parts> GiveKv(const v1::CarryKvRequest& request, bool begins);
+  // Of what is asked for; and by KV group where that lies in pages.
+  absl::StatusOr<v1::CarriedLayers> LayersToGive(const v1::CarryKvRequest& request,
+                                                 std::vector<PagePart>* parts) const;
   v1::CarryKvRequest DescribeKv() const;
   KvTaker& taker() { return taker_; }
   SequenceTable& table() { return table_; }
@@ -117,7 +122,7 @@ class ShardRunner::Impl {
   ResultBuilder result_;
   StepComputer computer_;
   Shard* const shard_;
-  KvGiver giver_;
+  std::map<std::pair<uint32_t, uint32_t>, KvGiver> givers_;  // By the layers that are given.
   KvTaker taker_;
   // Of the frame at hand.
   std::vector<float> activations_;
@@ -377,35 +382,61 @@ v1::CarryKvRequest ShardRunner::Impl::DescribeKv() const {
   request.set_first_layer(config_.spec.first_layer);
   request.set_last_layer(config_.spec.last_layer);
   request.set_numerics_class(config_.numerics_class);
-  for (uint32_t group = 0; group < pool_.groups(); ++group) {
-    request.add_page_bytes(shard_->PageBytes(group));
-  }
   return request;
+}
+
+absl::StatusOr<v1::CarriedLayers> ShardRunner::Impl::LayersToGive(
+    const v1::CarryKvRequest& request, std::vector<PagePart>* parts) const {
+  const absl::Status unlike = Error(absl::StatusCode::kFailedPrecondition, "KV_UNLIKE",
+                                    "KV of this stage is not what the other one could use")
+                                  .Node(config_.node)
+                                  .Hint("requests are computed again from their tokens");
+  const std::optional<LayerRange> common =
+      CommonLayers({config_.spec.first_layer, config_.spec.last_layer},
+                   {request.first_layer(), request.last_layer()});
+  if (!common.has_value() || request.numerics_class() != config_.numerics_class) {
+    return unlike;
+  }
+  v1::CarriedLayers layers;
+  layers.set_first_layer(common->first);
+  layers.set_last_layer(common->last);
+  bool any = false;
+  for (uint32_t group = 0; group < pool_.groups(); ++group) {
+    const std::optional<PagePart> part = PagePartOf(config_.spec, *shard_, group, *common);
+    if (!part.has_value()) {
+      return unlike;
+    }
+    any = any || part->bytes > 0;
+    layers.add_page_bytes(part->bytes);
+    parts->push_back(*part);
+  }
+  return any ? absl::StatusOr<v1::CarriedLayers>(std::move(layers)) : unlike;
 }
 
 absl::StatusOr<KvGiver::Parts> ShardRunner::Impl::GiveKv(const v1::CarryKvRequest& request,
                                                          bool begins) {
-  if (begins) {
-    const v1::CarryKvRequest own = DescribeKv();
-    const auto& bytes = own.page_bytes();
-    if (request.first_layer() != own.first_layer() || request.last_layer() != own.last_layer() ||
-        request.numerics_class() != own.numerics_class() ||
-        !std::equal(bytes.begin(), bytes.end(), request.page_bytes().begin(),
-                    request.page_bytes().end()) ||
-        std::all_of(bytes.begin(), bytes.end(), [](uint64_t page) { return page == 0; })) {
-      return Error(absl::StatusCode::kFailedPrecondition, "KV_UNLIKE",
-                   "KV of this stage is not what the other one could use")
-          .Node(config_.node)
-          .Hint("requests are computed again from their tokens");
-    }
-    if (!request.final()) {
-      giver_.Begin(request.round());
-    }
+  std::vector<PagePart> page_parts;
+  ASSIGN_OR_RETURN(v1::CarriedLayers layers, LayersToGive(request, &page_parts));
+  const std::pair range(layers.first_layer(), layers.last_layer());
+  if (givers_.size() >= kMostTakers && !givers_.contains(range)) {
+    givers_.clear();  // They are given anew what they have.
+  }
+  KvGiver& giver = givers_
+                       .try_emplace(range, LayerRange{range.first, range.second},
+                                    std::move(page_parts), &table_, shard_)
+                       .first->second;
+  if (!begins) {
+    return request.final() ? KvGiver::Parts() : giver.More();
   }
   if (!request.final()) {
-    return giver_.More();
+    giver.Begin(request.round());
   }
-  return begins ? giver_.Rest() : KvGiver::Parts();
+  ASSIGN_OR_RETURN(KvGiver::Parts parts,
+                   request.final() ? giver.Rest(request.pages_only()) : giver.More());
+  v1::CarryKvPart head;
+  *head.mutable_layers() = std::move(layers);
+  parts.insert(parts.begin(), std::move(head));
+  return parts;
 }
 
 void ShardRunner::Impl::DropAllSequences() {
@@ -428,10 +459,10 @@ absl::StatusOr<std::vector<v1::CarryKvPart>> ShardRunner::GiveKv(const v1::Carry
   return impl_->GiveKv(request, begins);
 }
 v1::CarryKvRequest ShardRunner::DescribeKv() const { return impl_->DescribeKv(); }
-absl::Status ShardRunner::TakeKv(const v1::CarryKvPart& part) { return impl_->taker().Take(part); }
-TakenKv ShardRunner::taken_kv() const {
-  return {impl_->taker().taken_bytes(), impl_->taker().taken_sequences()};
+absl::Status ShardRunner::TakeKv(uint32_t source, const v1::CarryKvPart& part) {
+  return impl_->taker().Take(source, part);
 }
+TakenKv ShardRunner::taken_kv() const { return impl_->taker().taken(); }
 void ShardRunner::ForgetTakenKv() { impl_->taker().End(); }
 RunnerStats ShardRunner::stats() const { return impl_->stats(); }
 SequenceTable& ShardRunner::sequences_for_test() { return impl_->table(); }

@@ -97,13 +97,15 @@ class ShardRunner {
   // KV that goes to the stage that is to take this one's place (kv_giver.h); between steps. The
   // next parts of what is asked for: with `begins` the first ones, which waits for nothing of an
   // earlier request. None: that was all, as it is after the first ones with `final`.
-  // FAILED_PRECONDITION (KV_UNLIKE): who asks has other layers, another class or other pages.
+  // FAILED_PRECONDITION (KV_UNLIKE): who asks has none of these layers, or another class; or this
+  // stage has no pages to give.
   absl::StatusOr<std::vector<v1::CarryKvPart>> GiveKv(const v1::CarryKvRequest& request,
                                                       bool begins);
   // The other end (kv_taker.h): what this stage has itself of what a request says; a part of the
-  // answers, which are of use until the first frame of an epoch; and what there is of that.
+  // answers of a stage, one of those numbered from 0, which are of use until the first frame of an
+  // epoch; and what there is of that.
   v1::CarryKvRequest DescribeKv() const;
-  absl::Status TakeKv(const v1::CarryKvPart& part);
+  absl::Status TakeKv(uint32_t source, const v1::CarryKvPart& part);
   TakenKv taken_kv() const;
   // Others follow, from the beginning, or none.
   void ForgetTakenKv();

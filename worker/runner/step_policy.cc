@@ -34,6 +34,8 @@ bool SliceStaysBehind(uint32_t end, uint32_t before) { return end <= before; }
 
 bool CarriedIsMeant(Fingerprint said, Fingerprint computed) { return said == computed; }
 
+bool CarriedIsWhole(uint64_t there, uint64_t needed) { return (there & needed) == needed; }
+
 bool SurvivesResync(bool named) { return named; }
 
 }  // namespace strata::step_policy

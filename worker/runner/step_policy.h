@@ -45,6 +45,10 @@ bool SliceStaysBehind(uint32_t end, uint32_t before);
 // with it.
 bool CarriedIsMeant(Fingerprint said, Fingerprint computed);
 
+// Whether a page is of use that has come from the stages `there` (a bit each), and that those
+// `needed` hold layers of.
+bool CarriedIsWhole(uint64_t there, uint64_t needed);
+
 // After a fence, whether a sequence stays that the first frame does (not) name.
 bool SurvivesResync(bool named);
 

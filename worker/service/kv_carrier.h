@@ -1,4 +1,4 @@
-// Takes over the KV of the stage whose place another is to take.
+// Takes over the KV of the stages whose layers another is to have.
 #ifndef STRATA_WORKER_SERVICE_KV_CARRIER_H_
 #define STRATA_WORKER_SERVICE_KV_CARRIER_H_
 
@@ -27,9 +27,10 @@ class KvCarrier {
   bool Carry(const FenceStep& step, Cancellation* cancel) const;
 
  private:
-  // One request. What is there by then.
-  absl::StatusOr<TakenKv> Ask(const FenceStep& step, uint32_t round, nanoseconds timeout,
-                              Cancellation* cancel) const;
+  // One request, of a source of the step's. What is there by then.
+  absl::StatusOr<TakenKv> Ask(const FenceStep& step, uint32_t source, uint32_t round,
+                              bool pages_only, nanoseconds timeout, Cancellation* cancel) const;
+  TakenKv Taken() const;
 
   const StepPlace place_;
   ComputeQueue* const queue_;

@@ -390,11 +390,13 @@ void ShardHost::Impl::OpenAhead(uint64_t epoch, const v1::NextHop* next,
   std::shared_ptr<FrameLink> onward;
   {
     MutexLock lock(&mutex_);
-    ahead_address_ = next != nullptr ? next->address() : next_address_;
+    if (!epochs_.TakesMore(epoch, kv_from)) {
+      ahead_address_ = next != nullptr ? next->address() : next_address_;
+      inbound = std::exchange(ahead_inbound_, nullptr);
+      onward = std::exchange(ahead_onward_, nullptr);
+    }
     epochs_.OpenAhead(epoch, next, kv_from);
     EndCarrying();
-    inbound = std::exchange(ahead_inbound_, nullptr);
-    onward = std::exchange(ahead_onward_, nullptr);
     changed_.NotifyAll();
   }
   if (inbound != nullptr) {

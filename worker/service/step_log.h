@@ -30,7 +30,7 @@ void LogRejected(const StepPlace& place, uint64_t epoch, uint64_t step,
 struct CarriedKv {
   uint64_t epoch = 0;
   bool ahead = false;
-  std::string from;  // The other one's node.
+  std::string from;  // The others' nodes.
   TakenKv taken;
   nanoseconds took{0};
   absl::Status status;

@@ -94,8 +94,8 @@ class WorkerNode : public LinkHandler, private NodeHost {
   // others are ignored. Does not wait.
   void OnMessage(const v1::CoordinatorMessage& message);
 
-  // NodeStages::LoadedBy; null: there is none.
-  std::shared_ptr<ShardHost> HostOf(uint64_t deployment, uint64_t loaded_epoch) const;
+  // NodeStages::GivesKv; null: there is none.
+  std::shared_ptr<ShardHost> GivesKv(uint64_t deployment, uint64_t loaded_epoch);
 
   // LinkHandler.
   Identity identity() const override;

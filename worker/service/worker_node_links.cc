@@ -23,9 +23,9 @@ void WorkerNode::Fence(StageId stage, const v1::Fence& fence) {
   }
 }
 
-std::shared_ptr<ShardHost> WorkerNode::HostOf(uint64_t deployment, uint64_t loaded_epoch) const {
+std::shared_ptr<ShardHost> WorkerNode::GivesKv(uint64_t deployment, uint64_t loaded_epoch) {
   MutexLock lock(&mutex_);
-  const StageId stage = stages_.LoadedBy(deployment, loaded_epoch);
+  const StageId stage = stages_.GivesKv(deployment, loaded_epoch);
   return stage == 0 ? nullptr : tasks_.at(stage)->Host();
 }
 

@@ -373,7 +373,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
     kv.Set([&node](uint64_t deployment, uint64_t loaded_epoch) {
-      return node.HostOf(deployment, loaded_epoch);
+      return node.GivesKv(deployment, loaded_epoch);
     });
     const auto report = [&node, &transport] { return ReportOf(node, transport); };
     ExamineOptions examine = ExamineOptionsOf(options, node_options.address);

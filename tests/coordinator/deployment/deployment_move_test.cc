@@ -563,14 +563,80 @@ TEST_F(DeploymentMove, WhatServesGoesOnWhereTheMoveIsGivenUpWhileStepsAreAwaited
   EXPECT_TRUE(late->failed.ok());
 }
 
-TEST_F(DeploymentMove, KvIsCarriedToTheSameLayersAloneFromNodesThatAreLeft) {
+TEST_F(DeploymentMove, KvIsCarriedWhereTheLeastPagesAreNoFewer) {
   const v1::Plan before = PlanOn({{"a", 11}, {"b", 12}});
-  EXPECT_TRUE(KvMayMove(before, PlanOn({{"a", 11}, {"c", 7}})));
-  EXPECT_TRUE(KvMayMove(before, PlanOn({{"c", 7}, {"d", 8}}, 40)));
-  EXPECT_FALSE(KvMayMove(before, PlanOn({{"c", 7}, {"d", 8}}, 31))) << "fewer pages";
-  EXPECT_FALSE(KvMayMove(before, PlanOn({{"b", 12}, {"c", 7}}))) << "b gives up its stage";
-  EXPECT_FALSE(KvMayMove(before, PlanOn({{"c", 7}}))) << "other layers";
-  EXPECT_FALSE(KvMayMove(before, PlanOn({{"a", 11}, {"b", 12}, {"c", 7}})));
+  for (const v1::Plan& after :
+       {PlanOn({{"a", 11}, {"c", 7}}), PlanOn({{"b", 12}, {"a", 11}}), PlanOn({{"c", 7}}),
+        PlanOn({{"a", 11}, {"b", 12}, {"c", 7}, {"d", 8}}, 40)}) {
+    EXPECT_TRUE(KvMayMove(before, after, /*windows=*/false));
+  }
+  EXPECT_FALSE(KvMayMove(before, PlanOn({{"c", 7}, {"d", 8}}, 31), false)) << "fewer pages";
+  v1::Plan more_of_one = before;
+  more_of_one.mutable_pipelines(0)->mutable_stages(0)->set_kv_pages(0, 40);
+  EXPECT_TRUE(KvMayMove(more_of_one, before, false)) << "nobody had more than 32";
+  EXPECT_TRUE(KvMayMove(before, PlanOn({{"b", 12}, {"a", 11}}), /*windows=*/true));
+  EXPECT_FALSE(KvMayMove(before, PlanOn({{"c", 7}}), true)) << "accounts of windows would change";
+}
+
+TEST_F(DeploymentMove, NodesThatSwapTheirStagesTakeOverEachOthersKv) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  const uint64_t loaded = moves_->plan().epoch();
+  host_.messages.clear();
+  ASSERT_TRUE(Prepare(PlanOn({{"b", 12}, {"a", 11}})).ok());
+  const uint64_t ahead = ReadyAndAhead({"a", "b"});
+  for (const auto& [node, other] : {std::pair("a", "b"), std::pair("b", "a")}) {
+    const v1::Fence fence = host_.TakeFences(node).back();
+    EXPECT_EQ(fence.kv_from().worker().node(), other);
+    EXPECT_EQ(fence.kv_from().loaded_epoch(), loaded);
+  }
+  ASSERT_TRUE(OpenResults("a", 11, 2, ahead).has_value());
+  AckAhead({"a", "b"}, ahead, /*carried=*/true);
+  OpenLastAheadAndDrain();
+  EXPECT_TRUE(host_.TakeUnloads("a").empty()) << "it has the rest";
+  v1::FenceAck ack;
+  ack.set_deployment(kId);
+  ack.set_epoch(ahead);
+  moves_->pipeline()->OnFenceAck("a", ack);
+  moves_->pipeline()->OnFenceAck("b", ack);
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  for (const char* const node : {"a", "b"}) {
+    const auto unloads = host_.TakeUnloads(node);
+    ASSERT_EQ(unloads.size(), 1u);
+    EXPECT_EQ(unloads[0].loaded_epoch(), loaded) << "of the old stage alone";
+  }
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, AStageIsToldOfEachThatHasLayersOfIt) {
+  host_.links_ahead = true;
+  const auto sink = Ask("r1");
+  const uint64_t loaded = moves_->plan().epoch();
+  host_.messages.clear();
+  ASSERT_TRUE(Prepare(PlanOn({{"a", 11}})).ok());
+  const uint64_t ahead = ReadyAndAhead({"a"});
+  const std::vector<v1::Fence> fences = host_.TakeFences("a");
+  ASSERT_EQ(fences.size(), 2u);
+  EXPECT_EQ(fences[0].kv_from().worker().node(), "a");
+  EXPECT_EQ(fences[1].kv_from().worker().node(), "b");
+  for (const v1::Fence& fence : fences) {
+    EXPECT_TRUE(fence.ahead());
+    EXPECT_EQ(fence.epoch(), ahead);
+    EXPECT_EQ(fence.kv_from().loaded_epoch(), loaded);
+  }
+  ASSERT_TRUE(OpenResults("a", 11, 1, ahead).has_value());
+  AckAhead({"a"}, ahead, /*carried=*/true);
+  OpenLastAheadAndDrain();
+  const size_t frames = host_.frames.size();
+  v1::FenceAck ack;
+  ack.set_deployment(kId);
+  ack.set_epoch(ahead);
+  moves_->pipeline()->OnFenceAck("a", ack);
+  EXPECT_EQ(moves_->state(), DeploymentState::kReady);
+  ASSERT_GT(host_.frames.size(), frames);
+  EXPECT_TRUE(host_.frames.back().header.resync());
+  EXPECT_EQ(host_.TakeUnloads("b").size(), 1u);
+  EXPECT_TRUE(sink->failed.ok());
 }
 
 TEST_F(DeploymentMove, APlacementThatCannotBeLinkedIsGivenUp) {
@@ -644,7 +710,7 @@ TEST_F(DeploymentMove, ANodeWithOtherLayersLoadsThemBesideThoseThatItHas) {
   Ready({"a"});
   EXPECT_TRUE(moves_->prepares());
   Ready({"b"});
-  EXPECT_TRUE(host_.TakeUnloads("a").empty()) << "the fence says it";
+  EXPECT_EQ(host_.TakeUnloads("a").size(), 1u) << "of the old stage, if the fence left it there";
   AckAndLink({"a", "b"});
   EXPECT_EQ(moves_->state(), DeploymentState::kReady);
 }

@@ -41,6 +41,20 @@ TEST(KvLedger, ClaimsStayWhereStagesGetMorePages) {
   EXPECT_EQ(ledger.Free(), (KvPages{10, 12}));
 }
 
+TEST(KvLedger, ClaimsStayWhereTheirNumberIsAnother) {
+  KvLedger ledger = TwoStages();
+  const auto claim = ledger.Reserve(80);
+  ASSERT_TRUE(claim.has_value());
+  ledger.Regrant({{"c", {8}}, {"a", {6}}, {"b", {9}}});
+  EXPECT_EQ(ledger.capacity_tokens(), 96u);
+  EXPECT_EQ(ledger.limiting_stage(), 1u);
+  EXPECT_EQ(ledger.Free(), (KvPages{3, 1, 4}));
+  ledger.Regrant({{"c", {7}}});
+  EXPECT_EQ(ledger.Free(), (KvPages{2}));
+  ledger.Free(*claim);
+  EXPECT_EQ(ledger.Free(), (KvPages{7}));
+}
+
 TEST(KvLedger, GroupsThatAStageDoesNotUseLimitNothing) {
   const KvLedger ledger({{"a", {10, 0}}, {"b", {0, 8}}}, {KvGroupSpec{}, KvGroupSpec{}});
   EXPECT_EQ(ledger.capacity_tokens(), 128u);

@@ -298,6 +298,46 @@ TEST_F(NodeStagesTest, StagesAreFoundByTheEpochOfTheirLoadOnceTheyAreLoaded) {
   EXPECT_EQ(stages_.LoadedBy(kDeployment + 1, 3), 0u);
 }
 
+TEST_F(NodeStagesTest, AStageThatGivesItsKvStaysUntilItsOwnUnload) {
+  const StageId old = Load(LoadOf(kDeployment, 3));
+  Loaded(old, 100);
+  const StageId fresh = Load(Beside(LoadOf(kDeployment, 4)));
+  Loaded(fresh, 30);
+  EXPECT_EQ(stages_.GivesKv(kDeployment, 9), 0u);
+  EXPECT_EQ(stages_.GivesKv(kDeployment, 3), old);
+  Fence(kDeployment, 8, /*loaded_epoch=*/4);
+  EXPECT_TRUE(host_.taken_off.empty());
+  EXPECT_EQ(stages_.Loaded(kDeployment), fresh);
+  EXPECT_EQ(stages_.Reaches(Open(kDeployment)).value(), fresh);
+  EXPECT_EQ(stages_.LoadedBy(kDeployment, 3), old) << "for the rest of its KV";
+  EXPECT_EQ(stages_.BytesBeside(fresh), 100u);
+  Unload(kDeployment, /*loaded_epoch=*/3);
+  EXPECT_EQ(host_.taken_off, std::vector<StageId>{old});
+  EXPECT_EQ(stages_.Loaded(kDeployment), fresh);
+  EXPECT_EQ(stages_.LoadedBy(kDeployment, 3), 0u);
+}
+
+TEST_F(NodeStagesTest, AStageThatGivesItsKvEndsWithWhateverComesNext) {
+  for (const bool life : {false, true}) {
+    const StageId old = Load(LoadOf(kDeployment, 3));
+    Loaded(old);
+    const StageId fresh = Load(Beside(LoadOf(kDeployment, 4)));
+    Loaded(fresh);
+    stages_.GivesKv(kDeployment, 3);
+    Fence(kDeployment, 8, /*loaded_epoch=*/4);
+    host_.taken_off.clear();
+    if (life) {
+      stages_.EndLife();
+    } else {
+      Load(Beside(LoadOf(kDeployment, 5)));
+    }
+    EXPECT_NE(std::find(host_.taken_off.begin(), host_.taken_off.end(), old),
+              host_.taken_off.end());
+    EXPECT_EQ(stages_.LoadedBy(kDeployment, 3), 0u);
+    Unload(kDeployment);
+  }
+}
+
 TEST_F(NodeStagesTest, WhatIsLoadedBesideAnotherIsTakenOffByItsOwnUnload) {
   const StageId old = Load(LoadOf(kDeployment, 3));
   Loaded(old);

@@ -171,8 +171,9 @@ TEST_F(StageEpochsTest, KvIsTakenOverBeforeBothAnswers) {
   const FenceStep pages = Next();
   ASSERT_EQ(pages.act, Act::kCarry);
   EXPECT_TRUE(pages.ahead);
-  EXPECT_EQ(pages.kv_from.worker().node(), "w9");
-  EXPECT_EQ(pages.kv_from.loaded_epoch(), 2u);
+  ASSERT_EQ(pages.kv_from.size(), 1u);
+  EXPECT_EQ(pages.kv_from[0].worker().node(), "w9");
+  EXPECT_EQ(pages.kv_from[0].loaded_epoch(), 2u);
   EXPECT_EQ(Next().act, Act::kWait) << "until it is done";
   epochs_.OnCarried(true);
   const FenceStep done = Next();
@@ -196,6 +197,41 @@ TEST_F(StageEpochsTest, KvIsTakenOverBeforeBothAnswers) {
   EXPECT_EQ(Next().act, Act::kDial);
   epochs_.OnDialed(absl::OkStatus(), now_);
   EXPECT_EQ(Next().act, Act::kAcknowledge) << "another epoch takes over nothing";
+}
+
+TEST_F(StageEpochsTest, KvOfSeveralStagesIsTakenOverForOneAnswer) {
+  Fence(3);
+  const v1::NextHop hop = Hop("w4");
+  v1::KvSource first;
+  first.mutable_worker()->set_node("w8");
+  v1::KvSource second;
+  second.mutable_worker()->set_node("w9");
+  EXPECT_FALSE(epochs_.TakesMore(7, &first));
+  epochs_.OpenAhead(7, &hop, &first);
+  ASSERT_EQ(Next().act, Act::kDial);
+  epochs_.OnDialed(absl::OkStatus(), now_);
+  ASSERT_EQ(Next().act, Act::kCarry);
+  const LinkId link = Accept(7);
+  EXPECT_TRUE(epochs_.TakesMore(7, &second));
+  epochs_.OpenAhead(7, &hop, &second);
+  epochs_.OnCarried(false);  // Whoever carries is told to end.
+  const FenceStep pages = Next();
+  ASSERT_EQ(pages.act, Act::kCarry) << "the link is open already, and no answer is due";
+  ASSERT_EQ(pages.kv_from.size(), 2u);
+  EXPECT_EQ(pages.kv_from[0].worker().node(), "w8");
+  EXPECT_EQ(pages.kv_from[1].worker().node(), "w9");
+  epochs_.OnCarried(true);
+  const FenceStep done = Next();
+  ASSERT_EQ(done.act, Act::kAcknowledge);
+  EXPECT_TRUE(done.ack.carried());
+  EXPECT_EQ(Next().act, Act::kWait) << "one answer";
+  EXPECT_EQ(epochs_.ahead_inbound(), link);
+  epochs_.SetNext(hop);
+  epochs_.Fence(7);
+  const FenceStep begin = Next();
+  EXPECT_TRUE(begin.adopts_inbound && begin.adopts_onward);
+  epochs_.OnBegun(absl::OkStatus(), now_);
+  EXPECT_EQ(Next().kv_from.size(), 2u);
 }
 
 TEST_F(StageEpochsTest, KvThatDidNotComeAheadIsNotAskedForByTheFence) {
