@@ -739,6 +739,10 @@ def step_frames():
     drawn("step_frames", 40, 700)
 
 
+def carried_kv():
+    drawn("carried_kv", 24, 200)
+
+
 def results():
     drawn("results", 40, 300)
 
@@ -1011,7 +1015,7 @@ def found_coordinators():
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, json_schema, ebnf, manifest, checkpoint,
-                   frame_parts, step_frames, held_weights, results, generate_request, http_body,
+                   frame_parts, step_frames, carried_kv, held_weights, results, generate_request, http_body,
                    http_connection, http_streams, found_coordinators, join_token):
         target()
     files = [p for p in CORPUS.rglob("*") if p.is_file()]
