@@ -31,8 +31,6 @@ LLAMA_KINDS = {
     "ngram-simple": ["--spec-type", "ngram-simple"],
     "ngram-simple of 3 and 15": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3",
                                  "--spec-ngram-simple-size-m", "15"],
-    "ngram-map-k of 3 and 15": ["--spec-type", "ngram-map-k", "--spec-ngram-map-k-size-n", "3",
-                                "--spec-ngram-map-k-size-m", "15"],
     "ngram-cache": ["--spec-type", "ngram-cache"],
 }
 
