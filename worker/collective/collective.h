@@ -18,6 +18,8 @@ inline constexpr char kCollectiveDiffers[] = "COLLECTIVE_DIFFERS";
 inline constexpr char kCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
 // A rank gave up.
 inline constexpr char kCollectiveAborted[] = "COLLECTIVE_ABORTED";
+// What a rank of another process sent is damaged.
+inline constexpr char kRankFrame[] = "RANK_FRAME";
 
 // Where in its work a rank is when it calls: the same for all ranks, or the call is refused.
 struct CollectivePoint {
@@ -48,8 +50,8 @@ struct GatheredRows {
 
 // One rank's end. All ranks make the same calls in the same order, each on one thread at a time;
 // Abort comes from any thread. Every wait is bounded. After an error of any call all ranks hear
-// one: COLLECTIVE_DIFFERS (INTERNAL), COLLECTIVE_TIMEOUT (DEADLINE_EXCEEDED) or COLLECTIVE_ABORTED
-// (ABORTED). What was gathered then is undefined.
+// one: COLLECTIVE_DIFFERS (INTERNAL), COLLECTIVE_TIMEOUT (DEADLINE_EXCEEDED), RANK_FRAME
+// (DATA_LOSS) or COLLECTIVE_ABORTED (ABORTED). What was gathered then is undefined.
 class Collective {
  public:
   virtual ~Collective() = default;

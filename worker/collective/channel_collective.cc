@@ -1,0 +1,332 @@
+#include "worker/collective/channel_collective.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/check.h"
+#include "common/digest.h"
+#include "common/mutex.h"
+#include "common/status.h"
+#include "worker/collective/rank_frame.h"
+
+namespace strata {
+namespace {
+
+std::string PointText(const CollectivePoint& point) {
+  return absl::StrCat("call ", point.call, " of step ", point.step, " of epoch ", point.epoch);
+}
+
+absl::Status Aborted(uint32_t rank, absl::string_view why) {
+  return Error(absl::StatusCode::kAborted, kCollectiveAborted,
+               absl::StrCat("rank ", rank, " gave up: ", std::string(why)));
+}
+
+class ChannelCollective : public Collective {
+ public:
+  ChannelCollective(uint32_t rank, std::vector<std::unique_ptr<RankChannel>> channels,
+                    const ChannelCollectiveOptions& options)
+      : rank_(rank), options_(options), peers_(channels.size()) {
+    for (size_t i = 0; i < channels.size(); ++i) {
+      peers_[i].channel = std::move(channels[i]);
+    }
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t ranks() const override { return static_cast<uint32_t>(peers_.size()); }
+
+  absl::Status Gather(const CollectivePoint& point, const GatheredRows& rows) override {
+    STRATA_CHECK(rows.columns.size() == ranks());
+    return Call(RankFrameKind::kGather, point, rows);
+  }
+  absl::Status Barrier(const CollectivePoint& point) override {
+    return Call(RankFrameKind::kBarrier, point, {});
+  }
+  void Abort(const absl::Status& why) override {
+    {
+      MutexLock lock(&mutex_);
+      if (why_.ok()) {
+        why_ = Aborted(rank_, why.message());
+        broken_.store(true);
+      }
+    }
+    TellIfIdle();
+  }
+
+ private:
+  // A frame on its way to another rank, and the one that comes from it.
+  struct Peer {
+    std::unique_ptr<RankChannel> channel;
+    std::array<uint8_t, kRankFrameHeadBytes> sent_head;
+    std::array<uint8_t, kRankFrameHeadBytes> head;
+    std::vector<uint8_t> bytes;  // What comes behind the head.
+    size_t sent = 0;             // Of head and bytes.
+    size_t received = 0;
+    bool aborts = false;  // What comes is an abort.
+    bool done = false;    // All has come and is right.
+  };
+
+  absl::Status Call(RankFrameKind kind, const CollectivePoint& point, const GatheredRows& rows) {
+    absl::Status status;
+    {
+      MutexLock io(&io_mutex_);
+      status = Broken();
+      if (status.ok()) {
+        status = Exchange(kind, point, rows);
+        if (!status.ok()) {
+          status = Break(status);
+        }
+      }
+      if (!status.ok()) {
+        Tell();
+      }
+    }
+    TellIfIdle();
+    return status;
+  }
+
+  absl::Status Exchange(RankFrameKind kind, const CollectivePoint& point, const GatheredRows& rows)
+      STRATA_REQUIRES(io_mutex_) {
+    Pack(rows);
+    const RankFrameHead own = {.kind = kind,
+                               .rank = rank_,
+                               .point = point,
+                               .rows = rows.rows,
+                               .shape = ShapeOf(rows.columns),
+                               .bytes = packed_.size(),
+                               .crc = Crc32c(0, packed_.data(), packed_.size())};
+    for (Peer& peer : peers_) {
+      EncodeRankFrameHead(own, peer.sent_head);
+      peer.sent = 0;
+      peer.received = 0;
+      peer.done = peer.channel == nullptr;
+    }
+    const TimePoint deadline = options_.clock->Now() + options_.timeout;
+    uint64_t idle = 0;
+    while (true) {
+      bool moved = false;
+      bool all = true;
+      for (uint32_t other = 0; other < ranks(); ++other) {
+        Peer& peer = peers_[other];
+        if (peer.channel == nullptr) {
+          continue;
+        }
+        // What came first: of a rank that is gone it may say why.
+        ASSIGN_OR_RETURN(const bool came, ReceiveSome(own, rows, other));
+        ASSIGN_OR_RETURN(const bool went, SendSome(other));
+        moved = moved || came || went;
+        all = all && peer.done && peer.sent == kRankFrameHeadBytes + packed_.size();
+      }
+      if (all) {
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(Broken());
+      idle = moved ? 0 : idle + 1;
+      if (idle > 0) {
+        if (options_.clock->Now() >= deadline) {
+          return Late(point);
+        }
+        if (options_.pause) {
+          options_.pause(idle);
+        }
+      }
+    }
+  }
+
+  // This rank's columns, one row behind another.
+  void Pack(const GatheredRows& rows) STRATA_REQUIRES(io_mutex_) {
+    const ByteColumns own = rows.columns.empty() ? ByteColumns{} : rows.columns[rank_];
+    packed_.resize(rows.rows * own.size());
+    for (size_t row = 0; row < rows.rows && own.size() > 0; ++row) {
+      std::memcpy(packed_.data() + row * own.size(), rows.data + row * rows.stride + own.begin,
+                  own.size());
+    }
+  }
+
+  absl::StatusOr<bool> SendSome(uint32_t other) STRATA_REQUIRES(io_mutex_) {
+    Peer& peer = peers_[other];
+    bool moved = false;
+    while (peer.sent < kRankFrameHeadBytes + packed_.size()) {
+      const bool in_head = peer.sent < kRankFrameHeadBytes;
+      const std::span<const uint8_t> left =
+          in_head ? std::span<const uint8_t>(peer.sent_head).subspan(peer.sent)
+                  : std::span<const uint8_t>(packed_).subspan(peer.sent - kRankFrameHeadBytes);
+      const absl::StatusOr<size_t> taken = peer.channel->Send(left);
+      if (!taken.ok()) {
+        return Aborted(other, taken.status().message());
+      }
+      if (*taken == 0) {
+        break;
+      }
+      peer.sent += *taken;
+      moved = true;
+    }
+    return moved;
+  }
+
+  absl::StatusOr<bool> ReceiveSome(const RankFrameHead& own, const GatheredRows& rows,
+                                   uint32_t other) STRATA_REQUIRES(io_mutex_) {
+    Peer& peer = peers_[other];
+    bool moved = false;
+    while (!peer.done) {
+      const bool in_head = peer.received < kRankFrameHeadBytes;
+      const std::span<uint8_t> left =
+          in_head ? std::span<uint8_t>(peer.head).subspan(peer.received)
+                  : std::span<uint8_t>(peer.bytes).subspan(peer.received - kRankFrameHeadBytes);
+      if (!left.empty()) {
+        const absl::StatusOr<size_t> filled = peer.channel->Receive(left);
+        if (!filled.ok()) {
+          return Aborted(other, filled.status().message());
+        }
+        if (*filled == 0) {
+          break;
+        }
+        peer.received += *filled;
+        moved = true;
+      }
+      if (peer.received == kRankFrameHeadBytes && in_head) {
+        RETURN_IF_ERROR(TakeHead(own, rows, other));
+      }
+      if (peer.received == kRankFrameHeadBytes + peer.bytes.size() && !in_head) {
+        RETURN_IF_ERROR(TakeBytes(rows, other));
+      }
+    }
+    return moved;
+  }
+
+  // What comes behind a head is as long as this rank expects, so that nothing that came says how
+  // much memory is taken.
+  absl::Status TakeHead(const RankFrameHead& own, const GatheredRows& rows, uint32_t other)
+      STRATA_REQUIRES(io_mutex_) {
+    Peer& peer = peers_[other];
+    ASSIGN_OR_RETURN(const RankFrameHead head, DecodeRankFrameHead(peer.head));
+    peer.aborts = head.kind == RankFrameKind::kAbort;
+    if (peer.aborts) {
+      peer.bytes.resize(head.bytes);
+      return absl::OkStatus();
+    }
+    const uint64_t expected = rows.columns.empty() ? 0 : rows.rows * rows.columns[other].size();
+    if (head.rank != other || head.kind != own.kind || head.point != own.point ||
+        head.rows != own.rows || head.shape != own.shape || head.bytes != expected) {
+      return Error(absl::StatusCode::kInternal, kCollectiveDiffers,
+                   absl::StrCat("rank ", rank_, " is at ", PointText(own.point), " with ", own.rows,
+                                " rows, and rank ", other, " at ", PointText(head.point), " with ",
+                                head.rows));
+    }
+    peer.bytes.resize(expected);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeBytes(const GatheredRows& rows, uint32_t other) STRATA_REQUIRES(io_mutex_) {
+    Peer& peer = peers_[other];
+    ASSIGN_OR_RETURN(const RankFrameHead head, DecodeRankFrameHead(peer.head));
+    if (Crc32c(0, peer.bytes.data(), peer.bytes.size()) != head.crc) {
+      return Error(
+          absl::StatusCode::kDataLoss, kRankFrame,
+          absl::StrCat("what rank ", other, " sent for ", PointText(head.point), " is damaged"));
+    }
+    if (peer.aborts) {
+      return Aborted(other, absl::string_view(reinterpret_cast<const char*>(peer.bytes.data()),
+                                              peer.bytes.size()));
+    }
+    const size_t width = rows.columns.empty() ? 0 : rows.columns[other].size();
+    for (size_t row = 0; row < rows.rows && width > 0; ++row) {
+      std::memcpy(rows.data + row * rows.stride + rows.columns[other].begin,
+                  peer.bytes.data() + row * width, width);
+    }
+    peer.done = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Late(const CollectivePoint& point) STRATA_REQUIRES(io_mutex_) {
+    const auto missing =
+        std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.done; });
+    const auto ms = options_.timeout / milliseconds(1);
+    const std::string what =
+        missing == peers_.end()
+            ? "no other rank took what was sent for "
+            : absl::StrCat("rank ", missing - peers_.begin(), " did not come to ");
+    return Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
+                 absl::StrCat(what, PointText(point), " within ", ms, " ms"))
+        .Limit(absl::StrCat("wait_ms=", ms));
+  }
+
+  absl::Status Broken() {
+    if (!broken_.load()) {
+      return absl::OkStatus();
+    }
+    MutexLock lock(&mutex_);
+    return why_;
+  }
+
+  // Returns what broke it first.
+  absl::Status Break(const absl::Status& why) {
+    MutexLock lock(&mutex_);
+    if (why_.ok()) {
+      why_ = why;
+      broken_.store(true);
+    }
+    return why_;
+  }
+
+  // Tells the others, once, and sends nothing more. Where a frame is on its way to a rank, its end
+  // has to do: what comes behind would be taken for the frame's.
+  void Tell() STRATA_REQUIRES(io_mutex_) {
+    if (std::exchange(told_, true)) {
+      return;
+    }
+    const std::string text(Broken().message().substr(0, kMaxAbortBytes));
+    const RankFrameHead head = {.kind = RankFrameKind::kAbort,
+                                .rank = rank_,
+                                .point = {},
+                                .bytes = text.size(),
+                                .crc = Crc32c(0, text.data(), text.size())};
+    std::array<uint8_t, kRankFrameHeadBytes> bytes;
+    EncodeRankFrameHead(head, bytes);
+    std::vector<uint8_t> frame(bytes.begin(), bytes.end());
+    frame.insert(frame.end(), text.begin(), text.end());
+    for (Peer& peer : peers_) {
+      if (peer.channel == nullptr) {
+        continue;
+      }
+      if (peer.sent == 0 || peer.sent == kRankFrameHeadBytes + packed_.size()) {
+        (void)peer.channel->Send(frame);
+      }
+      peer.channel->EndSending();
+    }
+  }
+
+  // Where a call is under way it tells when it looks again, or when it ends.
+  void TellIfIdle() {
+    if (broken_.load() && io_mutex_.TryLock()) {
+      Tell();
+      io_mutex_.Unlock();
+    }
+  }
+
+  const uint32_t rank_;
+  const ChannelCollectiveOptions options_;
+  Mutex io_mutex_;  // Of a call, or of who tells.
+  std::vector<Peer> peers_ STRATA_GUARDED_BY(io_mutex_);
+  std::vector<uint8_t> packed_ STRATA_GUARDED_BY(io_mutex_);  // What this rank sends.
+  bool told_ STRATA_GUARDED_BY(io_mutex_) = false;
+  std::atomic<bool> broken_{false};
+  Mutex mutex_;
+  absl::Status why_ STRATA_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> MakeChannelCollective(
+    uint32_t rank, std::vector<std::unique_ptr<RankChannel>> channels,
+    const ChannelCollectiveOptions& options) {
+  STRATA_CHECK(rank < channels.size() && channels[rank] == nullptr && options.clock != nullptr);
+  return std::make_unique<ChannelCollective>(rank, std::move(channels), options);
+}
+
+}  // namespace strata
