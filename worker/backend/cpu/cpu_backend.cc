@@ -19,6 +19,7 @@
 #include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/measure.h"
 #include "worker/backend/cpu/shard/cpu_shard.h"
+#include "worker/backend/cpu/shard/ranked_shard.h"
 #include "worker/backend/cpu/threads/placement.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
 #include "worker/backend/expert_views.h"
@@ -33,6 +34,13 @@ namespace {
 constexpr char kNumerics[] = "cpu-2";
 
 constexpr uint32_t kMaxThreads = 1024;
+
+absl::Status TooManyThreads(uint64_t threads) {
+  return Error(absl::StatusCode::kInvalidArgument, "THREADS_INVALID",
+               absl::StrCat(threads, " threads are more than the ", kMaxThreads,
+                            " that are supported"))
+      .Hint("lower --threads");
+}
 
 absl::Status Unsupported(const std::string& what) {
   return Error(absl::StatusCode::kUnimplemented, "BACKEND_UNSUPPORTED",
@@ -135,10 +143,11 @@ absl::Status SupportsFormats(const StageSpec& spec) {
 
 class CpuBackend : public Backend, public CpuDevice {
  public:
-  CpuBackend(const Kernels* kernels, std::shared_ptr<ThreadPool> pool, const Placement& placement,
-             bool one_node, const BackendOptions& options)
+  CpuBackend(const Kernels* kernels, std::shared_ptr<ThreadPool> pool, ShardRanks ranks,
+             const Placement& placement, bool one_node, const BackendOptions& options)
       : kernels_(kernels),
         pool_(std::move(pool)),
+        ranks_(std::move(ranks)),
         places_{placement.cores(), placement.memory_nodes(), placement.Text()},
         one_node_(one_node),
         debug_log_(options.debug_log),
@@ -202,7 +211,11 @@ class CpuBackend : public Backend, public CpuDevice {
       const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
       const ShardLoading how = {
           .threads = &loading, .placer = &placer_, .may_map = one_node_, .moved = LogMoved()};
-      shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, how, pool_);
+      if (ranks_.shares.empty()) {
+        shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, how, pool_);
+      } else {
+        shard = RankedShard::Create(spec, ranks_, tensors, packed, progress, kernels_, how);
+      }
     }).join();
     return shard;
   }
@@ -238,6 +251,7 @@ class CpuBackend : public Backend, public CpuDevice {
 
   const Kernels* const kernels_;
   const std::shared_ptr<ThreadPool> pool_;
+  const ShardRanks ranks_;  // None: stages are computed whole, by the pool.
   ThreadPlaces places_;
   const bool one_node_;  // Of memory, for all cores that it may use.
   const std::function<void(const std::string&)> debug_log_;
@@ -245,6 +259,35 @@ class CpuBackend : public Backend, public CpuDevice {
   std::atomic<bool> refused_{false};
   const WeightPlacer placer_;
 };
+
+// Ranks as they were asked for; none where there were none.
+absl::StatusOr<ShardRanks> RanksOf(const CpuOptions& options, uint32_t cores) {
+  ShardRanks ranks;
+  if (options.ranks.empty()) {
+    return ranks;
+  }
+  std::vector<double> weights;
+  uint64_t threads = 0;
+  for (const CpuRank& rank : options.ranks) {
+    weights.push_back(rank.share);
+    threads += std::max(1u, rank.threads);
+  }
+  if (threads > kMaxThreads) {
+    return TooManyThreads(threads);
+  }
+  if (options.pin == "on") {
+    return Error(absl::StatusCode::kInvalidArgument, "RANKS_INVALID",
+                 "threads of ranks are not pinned")
+        .Hint("leave out pin=on, or the ranks");
+  }
+  ASSIGN_OR_RETURN(ranks.shares, SharesByWeight(weights));
+  ranks.own_cores = threads <= cores;
+  for (const CpuRank& rank : options.ranks) {
+    const uint32_t own = std::max(1u, rank.threads);
+    ranks.pools.push_back(std::make_shared<ThreadPool>(own, ranks.own_cores ? own : 0));
+  }
+  return ranks;
+}
 
 }  // namespace
 }  // namespace strata::cpu
@@ -256,16 +299,20 @@ CpuDevice* CpuDeviceOf(Backend* backend) { return dynamic_cast<CpuDevice*>(backe
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const CpuOptions& cpu,
                                                         const BackendOptions& options) {
   if (cpu.threads > cpu::kMaxThreads) {
-    return Error(absl::StatusCode::kInvalidArgument, "THREADS_INVALID",
-                 absl::StrCat(cpu.threads, " threads are more than the ", cpu::kMaxThreads,
-                              " that are supported"))
-        .Hint("lower --threads");
+    return cpu::TooManyThreads(cpu.threads);
   }
   ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::ChooseKernels(cpu.isa));
   const uint32_t cores = UsableCores();
-  const uint32_t threads = cpu.threads == 0 ? cores : cpu.threads;
+  ASSIGN_OR_RETURN(cpu::ShardRanks ranks, cpu::RanksOf(cpu, cores));
+  uint32_t of_ranks = 0;
+  for (const std::shared_ptr<cpu::ThreadPool>& pool : ranks.pools) {
+    of_ranks += pool->threads();
+  }
+  const uint32_t threads = of_ranks != 0 ? of_ranks : cpu.threads == 0 ? cores : cpu.threads;
   const Topology topology = UsableTopology();
-  ASSIGN_OR_RETURN(cpu::Placement placement, cpu::PlaceThreads(cpu.pin, threads, cores, topology));
+  ASSIGN_OR_RETURN(
+      cpu::Placement placement,
+      cpu::PlaceThreads(ranks.pools.empty() ? cpu.pin : "off", threads, cores, topology));
   auto pool = std::make_shared<cpu::ThreadPool>(threads, cores);
   if (!placement.threads.empty() && !pool->Pin(placement.cores())) {
     if (cpu.pin == "on") {
@@ -279,7 +326,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const CpuOptions& cpu,
   const bool one_node =
       std::all_of(topology.cores.begin(), topology.cores.end(),
                   [&](const Core& core) { return core.node == topology.cores[0].node; });
-  return std::make_unique<cpu::CpuBackend>(kernels, std::move(pool), placement, one_node, options);
+  return std::make_unique<cpu::CpuBackend>(kernels, std::move(pool), std::move(ranks), placement,
+                                           one_node, options);
 }
 
 }  // namespace strata

@@ -26,7 +26,9 @@ namespace strata::testing {
 struct BackendKind {
   std::string name;
   std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make;
-  const Footprint* footprint = nullptr;  // What planner and worker count by; lives for ever.
+  // What planner and worker count by; lives for ever. Null: there is
+  // none yet.
+  const Footprint* footprint = nullptr;
 };
 void PrintTo(const BackendKind& kind, std::ostream* out);
 

@@ -12,7 +12,15 @@ std::vector<BackendKind> AllKinds() {
   const auto named = [](std::string name) {
     return [name = std::move(name)] { return MakeBackend(name, {.cpu = {.threads = 2}}); };
   };
+  const auto over = [](std::vector<CpuRank> ranks) {
+    return [ranks = std::move(ranks)] { return MakeBackend("cpu", {.cpu = {.ranks = ranks}}); };
+  };
+  // A stage over ranks, equal ones and unequal ones; most models have two KV heads, fewer than some
+  // have ranks.
   return {{"cpu", named("cpu"), &CpuFootprint()},
+          {"cpu_ranks2", over({{}, {}}), nullptr},
+          {"cpu_ranks3", over({{.threads = 2, .share = 2}, {}, {}}), nullptr},
+          {"cpu_ranks4", over({{}, {.share = 1.5}, {}, {}}), nullptr},
           {"cuda", named("cuda"), &CudaFootprint()},
           {"mlx", named("mlx"), &MlxFootprint()}};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "common/limits.h"
 #include "worker/backend/cpu/shard/rotate.h"
@@ -14,37 +15,67 @@ absl::Status AttentionBranch::Allocate() {
   return attender_.Allocate();
 }
 
-void AttentionBranch::Compute(uint32_t layer) {
+absl::Status AttentionBranch::Compute(uint32_t layer) {
   const bool append = AppendsWhatItAttends(layer);
-  if (append) {
-    ProjectRows(layer, /*queries=*/true);
-  } else {
-    AppendKeysAndValues(layer, /*queries=*/true);
-  }
-  Finish(layer, append);
+  RETURN_IF_ERROR(append ? ProjectRows(layer, /*queries=*/true)
+                         : AppendKeysAndValues(layer, /*queries=*/true));
+  return Finish(layer, append);
 }
 
 bool AttentionBranch::AppendsWhatItAttends(uint32_t layer) const {
   const AttentionSpec& attention = stage_.layer(layer).attention;
-  return attention.latent.rank == 0 && attention.qk_norm != QkNorm::kProjection &&
+  return attention.heads != 0 && attention.latent.rank == 0 &&
+         attention.qk_norm != QkNorm::kProjection &&
          std::all_of(stage_.batch.items.begin(), stage_.batch.items.end(),
                      [](const BatchItem& item) { return item.rows == 1; }) &&
          !attender_.SplitsSpans(layer);
 }
 
-void AttentionBranch::AppendKeysAndValues(uint32_t layer, bool queries) {
+absl::Status AttentionBranch::AppendKeysAndValues(uint32_t layer, bool queries) {
   const AttentionSpec& attention = stage_.layer(layer).attention;
   if (attention.latent.rank != 0) {
-    latent_.Append(layer);
-    return;
+    if (attention.heads != 0) {
+      latent_.Append(layer);
+    }
+    return absl::OkStatus();
   }
-  ProjectRows(layer, queries);
-  EachRow(stage_, [&](const BatchItem& item, uint32_t row) {
-    AppendHeads(layer, item, row, {0, attention.kv_heads});
-  });
+  RETURN_IF_ERROR(ProjectRows(layer, queries));
+  if (attention.heads != 0) {
+    EachRow(stage_, [&](const BatchItem& item, uint32_t row) {
+      AppendHeads(layer, item, row, {0, attention.kv_heads});
+    });
+  }
+  return absl::OkStatus();
 }
 
-void AttentionBranch::ProjectRows(uint32_t layer, bool queries) {
+absl::Status AttentionBranch::NormProjection(const LayerSpec& spec,
+                                             const std::vector<float>& weight,
+                                             const RankColumns& columns, OutputRange own,
+                                             float* rows, size_t stride) {
+  const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
+  float* const whole = rows_.attended.as<float>();  // Which nothing is attended to yet.
+  const size_t width = stage_.sizes.attended;
+  const OutputRange given = stage_.link->own(columns);
+  for (size_t row = 0; row < stage_.batch.rows; ++row) {
+    std::memcpy(whole + row * width + given.begin, rows + row * stride + (given.begin - own.begin),
+                given.size() * sizeof(float));
+  }
+  RETURN_IF_ERROR(stage_.link->Gather(whole, stage_.batch.rows, width, columns));
+  RETURN_IF_ERROR(stage_.link->Barrier());  // Others read what is normed in place below.
+  stage_.pool->Split(
+      stage_.batch.rows,
+      [&](size_t begin, size_t end) {
+        for (size_t row = begin; row < end; ++row) {
+          float* const x = whole + row * width;
+          stage_.kernels->rms_norm(x, weight.data(), weight.size(), spec.norm_eps, plus, x);
+          std::memcpy(rows + row * stride, x + own.begin, own.size() * sizeof(float));
+        }
+      },
+      kSmallRows);
+  return absl::OkStatus();
+}
+
+absl::Status AttentionBranch::ProjectRows(uint32_t layer, bool queries) {
   const LayerSpec& spec = stage_.layer(layer);
   const uint32_t rows = stage_.batch.rows;
   const LayerWeights& weights = stage_.layer_weights(layer);
@@ -54,15 +85,36 @@ void AttentionBranch::ProjectRows(uint32_t layer, bool queries) {
       products_.Product(weights.q, rows, rows_.q.as<float>(), stage_.sizes.queries, false),
       products_.Product(weights.k, rows, rows_.k.as<float>(), stage_.sizes.keys, false),
       products_.Product(weights.v, rows, rows_.v.as<float>(), stage_.sizes.values, false)};
-  products_.Multiply(inputs, std::span(products).subspan(queries ? 0 : 1));
+  if (spec.attention.heads != 0) {
+    products_.Multiply(inputs, std::span(products).subspan(queries ? 0 : 1));
+  }
+  const RankLink& link = *stage_.link;
+  if (link.alone() || spec.attention.qk_norm != QkNorm::kProjection) {
+    return absl::OkStatus();
+  }
+  const OutputRange kv_heads = link.outputs().layers[layer].kv_heads;
+  const uint32_t head_dim = spec.attention.head_dim;
+  const RankColumns& all_queries = link.queries(layer);
+  if (queries) {
+    RETURN_IF_ERROR(NormProjection(spec, weights.q_norm, all_queries, link.own(all_queries),
+                                   rows_.q.as<float>(), stage_.sizes.queries));
+  }
+  return NormProjection(spec, weights.k_norm, link.keys(layer),
+                        {kv_heads.begin * head_dim, kv_heads.end * head_dim}, rows_.k.as<float>(),
+                        stage_.sizes.keys);
 }
 
-void AttentionBranch::Finish(uint32_t layer, bool append) {
+absl::Status AttentionBranch::Finish(uint32_t layer, bool append) {
   const LayerSpec& spec = stage_.layer(layer);
   const LayerWeights& weights = stage_.layer_weights(layer);
-  const size_t stride = stage_.sizes.queries;
-  const QueryRows rows = {rows_.q.as<float>(), stride, rows_.attended.as<float>(), stride};
-  if (spec.attention.latent.rank != 0) {
+  const size_t stride = stage_.sizes.attended;
+  const RankColumns& columns = stage_.link->attended(layer);
+  float* const attended = rows_.attended.as<float>();
+  const QueryRows rows = {rows_.q.as<float>(), stage_.sizes.queries,
+                          attended + stage_.link->own(columns).begin, stride};
+  if (spec.attention.heads == 0) {
+    // Other ranks have all.
+  } else if (spec.attention.latent.rank != 0) {
     latent_.Attend(layer);
   } else if (append) {
     attender_.AppendAndAttend(layer, rows, [&](uint32_t row, uint32_t head) {
@@ -71,9 +123,10 @@ void AttentionBranch::Finish(uint32_t layer, bool append) {
   } else {
     attender_.Attend(layer, rows);
   }
-  residual_.FinishBranch(
-      products_.Rows(rows.out, stride, spec.attention.OutputInputs(), {&weights.o}), weights.o,
-      spec, weights.after_attention_norm);
+  RETURN_IF_ERROR(stage_.link->Gather(attended, stage_.batch.rows, stride, columns));
+  return residual_.FinishBranch(
+      products_.Rows(attended, stride, RankLink::Width(columns), {&weights.o}), weights.o, spec,
+      weights.after_attention_norm);
 }
 
 void AttentionBranch::KeepRows(std::span<const uint32_t> rows) {
@@ -104,7 +157,8 @@ void AttentionBranch::AppendHeads(uint32_t layer, const BatchItem& item, uint32_
                                x + first);
     }
   };
-  if (attention.qk_norm != QkNorm::kNone) {
+  if (attention.qk_norm == QkNorm::kHead ||
+      (attention.qk_norm == QkNorm::kProjection && stage_.link->alone())) {
     norm(q, weights.q_norm, k_count * group);
     norm(k, weights.k_norm, k_count);
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/backend/cpu/shard/attender.h"
@@ -30,15 +31,15 @@ class AttentionBranch {
   absl::Status Allocate();
   uint64_t bytes() const { return rows_.bytes() + attender_.bytes() + latent_.bytes(); }
 
-  // Adds the branch of all rows, which there are.
-  void Compute(uint32_t layer);
+  // Adds the branch of all rows, which there are. This and the next two fail where ranks do.
+  absl::Status Compute(uint32_t layer);
 
   // In parts: what the batch's rows append to the pages, and their `queries`, if they are needed;
   // all but these rows dropped from there on, as the batch drops them; and what is attended, and
   // the branch's end.
-  void AppendKeysAndValues(uint32_t layer, bool queries);
+  absl::Status AppendKeysAndValues(uint32_t layer, bool queries);
   void KeepRows(std::span<const uint32_t> rows);
-  void Finish(uint32_t layer) { Finish(layer, /*append=*/false); }
+  absl::Status Finish(uint32_t layer) { return Finish(layer, /*append=*/false); }
 
  private:
   // Of KV heads, and of the query heads of each.
@@ -50,10 +51,14 @@ class AttentionBranch {
   // it does (`append`), as no other row sees them in this batch: the step waits for all threads
   // once less, and no thread for what is in another one's cache.
   bool AppendsWhatItAttends(uint32_t layer) const;
-  void ProjectRows(uint32_t layer, bool queries);
+  absl::Status ProjectRows(uint32_t layer, bool queries);
+  // Norms the rank's part of rows, [rows][stride], of which all ranks' heads are normed at once.
+  absl::Status NormProjection(const LayerSpec& spec, const std::vector<float>& weight,
+                              const RankColumns& columns, OutputRange own, float* rows,
+                              size_t stride);
   // Norms and turns a row's queries and keys, and appends its keys and values.
   void AppendHeads(uint32_t layer, const BatchItem& item, uint32_t row, HeadRange heads);
-  void Finish(uint32_t layer, bool append);
+  absl::Status Finish(uint32_t layer, bool append);
 
   const StageState& stage_;
   Products& products_;

@@ -8,8 +8,8 @@
 
 namespace strata::cpu {
 
-// Rows of all heads' queries, keys and values, and of what was attended. With latent vectors `k`
-// has what is kept.
+// Rows of the rank's heads' queries, keys and values, and of what all ranks attended. With latent
+// vectors `k` has what is kept.
 struct AttentionRows {
   // Once.
   absl::Status Allocate(const ScratchSizes& sizes) {
@@ -17,14 +17,14 @@ struct AttentionRows {
     RETURN_IF_ERROR(q.Allocate(row * sizes.queries, "buffers"));
     RETURN_IF_ERROR(k.Allocate(row * sizes.keys, "buffers"));
     RETURN_IF_ERROR(v.Allocate(row * sizes.values, "buffers"));
-    return attended.Allocate(row * sizes.queries, "buffers");
+    return attended.Allocate(row * sizes.attended, "buffers");
   }
   uint64_t bytes() const { return q.bytes() + k.bytes() + v.bytes() + attended.bytes(); }
 
   AlignedBuffer q;         // [rows][sizes.queries]
   AlignedBuffer k;         // [rows][sizes.keys]
   AlignedBuffer v;         // [rows][sizes.values]
-  AlignedBuffer attended;  // [rows][sizes.queries]
+  AlignedBuffer attended;  // [rows][sizes.attended]
 };
 
 }  // namespace strata::cpu

@@ -32,8 +32,9 @@ absl::Status CheckAvailable(uint64_t needed) {
 
 }  // namespace
 
-CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool)
-    : stage_(spec, kernels, std::move(pool)),
+CpuShard::CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool,
+                   std::unique_ptr<RankLink> link)
+    : stage_(spec, kernels, std::move(pool), std::move(link)),
       calls_(&stage_.spec),
       products_(stage_),
       residual_(stage_, &products_),
@@ -45,19 +46,41 @@ absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::Create(
     const StageSpec& spec, const TensorSource& source, PackedStore* packed,
     const LoadProgressFn& progress, const Kernels* kernels, const ShardLoading& how,
     std::shared_ptr<ThreadPool> pool) {
-  std::unique_ptr<CpuShard> shard(new CpuShard(spec, kernels, std::move(pool)));
-  WeightLoader loader(shard->stage_.spec, source, packed, how.placer, how.may_map,
-                      &shard->stage_.weights);
-  RETURN_IF_ERROR(loader.Check());
-  RETURN_IF_ERROR(CheckAvailable(loader.packed_bytes() +
-                                 KvCache::Bytes(spec, shard->stage_.kv_f16) +
-                                 shard->stage_.sizes.Bytes()));
-  RETURN_IF_ERROR(loader.Load(*kernels, how.threads, progress));
-  RETURN_IF_ERROR(shard->Allocate());
-  if (const auto& mapped = shard->stage_.weights.mapped; !mapped.empty()) {
-    shard->mover_ = std::make_unique<PageMover>(mapped, how.moved);
+  const OutputRange all[] = {{0, kShareParts}};
+  const std::shared_ptr<ThreadPool> pools[] = {std::move(pool)};
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<CpuShard>> only,
+                   CreateRanks(spec, SplitOutputs(spec.model, all), source, packed, progress,
+                               kernels, how, pools));
+  return std::move(only[0]);
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<CpuShard>>> CpuShard::CreateRanks(
+    const StageSpec& spec, const std::vector<RankOutputs>& ranks, const TensorSource& source,
+    PackedStore* packed, const LoadProgressFn& progress, const Kernels* kernels,
+    const ShardLoading& how, std::span<const std::shared_ptr<ThreadPool>> pools) {
+  std::vector<std::unique_ptr<CpuShard>> shards;
+  std::vector<std::unique_ptr<WeightLoader>> loaders;
+  uint64_t bytes = 0;
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    shards.emplace_back(new CpuShard(spec, kernels, pools[rank],
+                                     std::make_unique<RankLink>(spec.model, ranks, rank)));
+    StageState& stage = shards.back()->stage_;
+    loaders.push_back(std::make_unique<WeightLoader>(
+        spec, source, packed, how.placer, how.may_map, &stage.weights,
+        RankWeights{&stage.link->outputs(), rank == 0, stage.link->alone()}));
+    RETURN_IF_ERROR(loaders.back()->Check());
+    bytes += loaders.back()->packed_bytes() + KvCache::Bytes(stage.spec, stage.kv_f16) +
+             stage.sizes.Bytes();
   }
-  return shard;
+  RETURN_IF_ERROR(CheckAvailable(bytes));
+  RETURN_IF_ERROR(WeightLoader::LoadRanks(loaders, *kernels, how.threads, progress));
+  for (const std::unique_ptr<CpuShard>& shard : shards) {
+    RETURN_IF_ERROR(shard->Allocate());
+    if (const auto& mapped = shard->stage_.weights.mapped; !mapped.empty()) {
+      shard->mover_ = std::make_unique<PageMover>(mapped, how.moved);
+    }
+  }
+  return shards;
 }
 
 absl::Status CpuShard::Allocate() {
@@ -98,6 +121,7 @@ absl::Status CpuShard::Begin(const Batch& batch) {
   head_rows_ = 0;
   RETURN_IF_ERROR(calls_.Begin(batch));
   stage_.batch = batch;
+  stage_.link->Begin();
   return absl::OkStatus();
 }
 
@@ -105,6 +129,11 @@ absl::Status CpuShard::Embed() {
   RETURN_IF_ERROR(calls_.Embed(stage_.batch.token_ids, stage_.batch.rows));
   residual_.Embed();
   return absl::OkStatus();
+}
+
+absl::Status CpuShard::ShareResidual() {
+  return stage_.link->Gather(residual_.row(0), stage_.batch.rows, stage_.sizes.hidden,
+                             stage_.link->from_first());
 }
 
 absl::Status CpuShard::EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) {
@@ -138,10 +167,7 @@ absl::Status CpuShard::ReadResidual(std::span<float> out) {
 
 absl::Status CpuShard::Attention(uint32_t layer) {
   RETURN_IF_ERROR(calls_.Layer(layer));
-  if (stage_.batch.rows > 0) {
-    attention_.Compute(layer);
-  }
-  return absl::OkStatus();
+  return stage_.batch.rows > 0 ? attention_.Compute(layer) : absl::OkStatus();
 }
 
 absl::Status CpuShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) {
@@ -149,12 +175,9 @@ absl::Status CpuShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t>
   if (stage_.batch.rows == 0) {
     return absl::OkStatus();
   }
-  attention_.AppendKeysAndValues(layer, /*queries=*/!rows.empty());
+  RETURN_IF_ERROR(attention_.AppendKeysAndValues(layer, /*queries=*/!rows.empty()));
   KeepRows(rows);
-  if (stage_.batch.rows > 0) {
-    attention_.Finish(layer);
-  }
-  return absl::OkStatus();
+  return stage_.batch.rows > 0 ? attention_.Finish(layer) : absl::OkStatus();
 }
 
 void CpuShard::KeepRows(std::span<const uint32_t> rows) {
@@ -179,17 +202,10 @@ void CpuShard::KeepRows(std::span<const uint32_t> rows) {
 
 absl::Status CpuShard::Mlp(uint32_t layer) {
   RETURN_IF_ERROR(calls_.Layer(layer));
-  const LayerSpec& spec = stage_.layer(layer);
-  const LayerWeights& weights = stage_.layer_weights(layer);
   if (stage_.batch.rows == 0) {
     return absl::OkStatus();
   }
-  if (spec.mlp.experts != 0) {
-    mixture_.Compute(spec, weights);
-  } else {
-    mlp_.Compute(spec, weights);
-  }
-  return absl::OkStatus();
+  return stage_.layer(layer).mlp.experts != 0 ? mixture_.Compute(layer) : mlp_.Compute(layer);
 }
 
 absl::Status CpuShard::Head(std::span<const uint32_t> rows) {
@@ -199,7 +215,7 @@ absl::Status CpuShard::Head(std::span<const uint32_t> rows) {
     std::memcpy(products_.normed() + i * stage_.sizes.hidden, residual_.row(rows[i]),
                 stage_.sizes.hidden * sizeof(float));
   }
-  if (head_rows_ > 0) {
+  if (head_rows_ > 0 && !stage_.link->outputs().vocab.empty()) {
     products_.Pack(
         Products::Normed(products_.Rows(products_.normed(), stage_.sizes.hidden,
                                         stage_.spec.model.hidden, {&stage_.weights.head}),
@@ -212,20 +228,21 @@ absl::Status CpuShard::Head(std::span<const uint32_t> rows) {
 
 absl::Status CpuShard::ReadLogits(std::span<float> out) {
   RETURN_IF_ERROR(calls_.Logits(out.size(), head_rows_));
-  if (head_rows_ == 0) {
+  const OutputRange own = stage_.link->outputs().vocab;
+  if (head_rows_ == 0 || own.empty()) {
     return absl::OkStatus();
   }
   const size_t vocab = stage_.spec.model.vocab;
   const float divisor = stage_.spec.model.logits_divisor;
   const float cap = stage_.spec.model.final_soft_cap;
   const MatmulArgs product =
-      products_.Product(stage_.weights.head, head_rows_, out.data(), vocab, false);
+      products_.Product(stage_.weights.head, head_rows_, out.data() + own.begin, vocab, false);
   stage_.pool->Split(product.weights.panels(), [&](size_t begin, size_t end) {
     stage_.kernels->matmul(product, begin, end);
     const size_t first = begin * kLanes;
-    const size_t count = std::min(end * kLanes, vocab) - first;
+    const size_t count = std::min<size_t>(end * kLanes, own.size()) - first;
     for (uint32_t row = 0; row < head_rows_ && (divisor != 1 || cap != 0); ++row) {
-      float* const logits = out.data() + row * vocab + first;
+      float* const logits = out.data() + row * vocab + own.begin + first;
       if (divisor != 1) {
         std::for_each(logits, logits + count, [divisor](float& x) { x /= divisor; });
       }

@@ -9,12 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/model/rank_outputs.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/kernels/kernels.h"
 #include "worker/backend/cpu/shard/attention_branch.h"
 #include "worker/backend/cpu/shard/gated_mlp.h"
 #include "worker/backend/cpu/shard/mixture_mlp.h"
 #include "worker/backend/cpu/shard/products.h"
+#include "worker/backend/cpu/shard/rank_link.h"
 #include "worker/backend/cpu/shard/residual_stream.h"
 #include "worker/backend/cpu/shard/stage_state.h"
 #include "worker/backend/cpu/threads/page_mover.h"
@@ -33,8 +35,12 @@ struct ShardLoading {
   PageMover::DoneFn moved = nullptr;
 };
 
-// Works on the calling thread and the pool; every call has done its work when it returns, but for
-// Head, whose product is computed by ReadLogits where its result goes.
+// What one rank of a stage computes, on the calling thread and the pool. Every call has done its
+// work when it returns, but for Head, whose product is computed by ReadLogits where its result
+// goes. Where there are other ranks, all are called alike, each on a thread of its own, as they
+// wait for one another. But Embed, EmbedInputs and SetResidual are the first rank's, which
+// ShareResidual hands to all; ReadResidual may be any one's; and ReadLogits writes the rank's
+// columns alone.
 class CpuShard : public Shard {
  public:
   // `spec` was found supported. Computes with `pool`.
@@ -42,6 +48,12 @@ class CpuShard : public Shard {
       const StageSpec& spec, const TensorSource& source, PackedStore* packed,
       const LoadProgressFn& progress, const Kernels* kernels, const ShardLoading& how,
       std::shared_ptr<ThreadPool> pool);
+  // The same of all ranks of the stage, whose outputs are `ranks` (SplitOutputs), with a pool each.
+  // Their links are yet to be connected.
+  static absl::StatusOr<std::vector<std::unique_ptr<CpuShard>>> CreateRanks(
+      const StageSpec& spec, const std::vector<RankOutputs>& ranks, const TensorSource& source,
+      PackedStore* packed, const LoadProgressFn& progress, const Kernels* kernels,
+      const ShardLoading& how, std::span<const std::shared_ptr<ThreadPool>> pools);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -61,8 +73,15 @@ class CpuShard : public Shard {
   uint64_t MemoryBytes() const override;
   uint64_t StepReadBytes() const override { return stage_.weights.StepReadBytes(); }
 
+  // The residual stream := the first rank's, before any other call reads it.
+  absl::Status ShareResidual();
+  RankLink* link() { return stage_.link.get(); }
+  // What is asked of calls, of any rank.
+  const ShardCalls& calls() const { return calls_; }
+
  private:
-  CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool);
+  CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool,
+           std::unique_ptr<RankLink> link);
   absl::Status Allocate();
 
   // Makes these the batch's only rows.

@@ -26,11 +26,14 @@ void GatedMlp::Activate(const MlpSpec& mlp, float* gate, const float* up, size_t
   }
 }
 
-void GatedMlp::Compute(const LayerSpec& spec, const LayerWeights& weights) {
-  const Products::Inputs down =
+absl::Status GatedMlp::Compute(uint32_t layer) {
+  const LayerSpec& spec = stage_.layer(layer);
+  const LayerWeights& weights = stage_.layer_weights(layer);
+  ASSIGN_OR_RETURN(
+      const Products::Inputs down,
       MultiplyGated(residual_.BranchInputs(spec, weights.mlp_norm, {&weights.gate, &weights.up}),
-                    spec.mlp, weights, spec.mlp.ffn);
-  residual_.FinishBranch(down, weights.down, spec, weights.after_mlp_norm);
+                    spec.mlp, weights, stage_.link->ffn(layer)));
+  return residual_.FinishBranch(down, weights.down, spec, weights.after_mlp_norm);
 }
 
 void GatedMlp::QuantizeGated(const Products::Inputs& down, size_t first, size_t end) {
@@ -60,18 +63,26 @@ void GatedMlp::QuantizeGated(const Products::Inputs& down, size_t first, size_t 
   }
 }
 
-Products::Inputs GatedMlp::MultiplyGated(const Products::Inputs& inputs, const MlpSpec& mlp,
-                                         const LayerWeights& weights, uint32_t ffn) {
+absl::StatusOr<Products::Inputs> GatedMlp::MultiplyGated(const Products::Inputs& inputs,
+                                                         const MlpSpec& mlp,
+                                                         const LayerWeights& weights,
+                                                         const RankColumns& ffn) {
   const uint32_t rows = stage_.batch.rows;
   const size_t stride = stage_.sizes.ffn;
+  const OutputRange own = stage_.link->own(ffn);
   const std::array<MatmulArgs, 2> products = {
-      products_.Product(weights.gate, rows, gate_.as<float>(), stride, false),
-      products_.Product(weights.up, rows, up_.as<float>(), stride, false)};
-  Products::Inputs down = products_.Rows(gate_.as<float>(), stride, ffn, {&weights.down});
-  down.quantized = down.int8 && products_.OneBlock() ? gated_.as() : nullptr;
+      products_.Product(weights.gate, rows, gate_.as<float>() + own.begin, stride, false),
+      products_.Product(weights.up, rows, up_.as<float>() + own.begin, stride, false)};
+  Products::Inputs down =
+      products_.Rows(gate_.as<float>(), stride, RankLink::Width(ffn), {&weights.down});
+  // What other ranks computed is quantized when it is there.
+  const bool at_once = stage_.link->alone() && down.int8 && products_.OneBlock();
+  down.quantized = at_once ? gated_.as() : nullptr;
   const size_t panels = weights.gate.weight.view().panels();
-  const size_t at_once = products_.PanelsAtOnce(rows);
-  products_.PackForAll(inputs);
+  const size_t panels_at_once = products_.PanelsAtOnce(rows);
+  if (panels > 0) {
+    products_.PackForAll(inputs);
+  }
   const auto body = [&](uint32_t thread, ThreadPool::Pieces pieces) {
     const Products::PackedRows packed = products_.PackOwn(inputs, thread);
     // What is computed and not quantized yet: sixteen blocks take no longer than one.
@@ -82,15 +93,15 @@ Products::Inputs GatedMlp::MultiplyGated(const Products::Inputs& inputs, const M
       }
     };
     for (auto piece = pieces.Next(); !piece.empty(); piece = pieces.Next()) {
-      const size_t begin = piece.begin * at_once;
-      const size_t end = std::min(piece.end * at_once, panels);
+      const size_t begin = piece.begin * panels_at_once;
+      const size_t end = std::min(piece.end * panels_at_once, panels);
       for (const MatmulArgs& product : products) {
         stage_.kernels->matmul(Products::WithRows(product, packed), begin, end);
       }
       const size_t first = begin * kLanes;
-      const size_t count = std::min<size_t>(end * kLanes, ffn) - first;
+      const size_t count = std::min<size_t>(end * kLanes, own.size()) - first;
       for (uint32_t row = 0; row < rows; ++row) {
-        const size_t at = row * stride + first;
+        const size_t at = row * stride + own.begin + first;
         Activate(mlp, gate_.as<float>() + at, up_.as<float>() + at, count);
       }
       if (begin == computed.end) {
@@ -102,7 +113,8 @@ Products::Inputs GatedMlp::MultiplyGated(const Products::Inputs& inputs, const M
     }
     quantize();
   };
-  stage_.pool->Share((panels + at_once - 1) / at_once, body);
+  stage_.pool->Share((panels + panels_at_once - 1) / panels_at_once, body);
+  RETURN_IF_ERROR(stage_.link->Gather(gate_.as<float>(), rows, stride, ffn));
   return down;
 }
 

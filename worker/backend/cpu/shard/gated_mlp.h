@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/backend/cpu/shard/products.h"
 #include "worker/backend/cpu/shard/residual_stream.h"
 #include "worker/backend/cpu/shard/stage_state.h"
@@ -23,11 +24,12 @@ class GatedMlp {
   absl::Status Allocate();
   uint64_t bytes() const { return gate_.bytes() + up_.bytes() + gated_.bytes(); }
 
-  // Adds the branch of a dense layer.
-  void Compute(const LayerSpec& spec, const LayerWeights& weights);
-  // Gate times up, activated, of `ffn` outputs. Returns what `down` takes.
-  Products::Inputs MultiplyGated(const Products::Inputs& inputs, const MlpSpec& mlp,
-                                 const LayerWeights& weights, uint32_t ffn);
+  // Adds the branch of a dense layer; `layer` is the model's index. Fails where ranks do.
+  absl::Status Compute(uint32_t layer);
+  // Gate times up, activated, of which `ffn` says what is each rank's. Returns what `down` takes.
+  absl::StatusOr<Products::Inputs> MultiplyGated(const Products::Inputs& inputs, const MlpSpec& mlp,
+                                                 const LayerWeights& weights,
+                                                 const RankColumns& ffn);
   // gate := the activated product of gate and up.
   void Activate(const MlpSpec& mlp, float* gate, const float* up, size_t count) const;
   // [rows][sizes.ffn], or [places][sizes.expert_ffn].

@@ -119,7 +119,8 @@ void LatentAttention::Attend(uint32_t layer) {
   attender_.Attend(layer, {absorbed_.as<float>(), stage_.sizes.absorbed, summed_.as<float>(),
                            stage_.sizes.summed});
   MultiplyHeads(weights.value_heads, {summed_.as<float>(), stage_.sizes.summed, latent.rank},
-                {rows_.attended.as<float>(), stage_.sizes.queries, latent.value_dim});
+                {rows_.attended.as<float>() + stage_.link->own(stage_.link->attended(layer)).begin,
+                 stage_.sizes.attended, latent.value_dim});
 }
 
 }  // namespace strata::cpu

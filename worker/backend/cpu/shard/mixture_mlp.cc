@@ -92,23 +92,32 @@ void MixtureMlp::SplitExperts(size_t panels, const Function& function) {
   });
 }
 
-void MixtureMlp::MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixture) {
+absl::Status MixtureMlp::MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixture,
+                                           const RankColumns& ffn) {
   const size_t stride = stage_.sizes.expert_ffn;
   const bool by_place = stage_.batch.rows > 1;
-  SplitExperts((mlp.ffn + kLanes - 1) / kLanes, [&](const ExpertRows::Group& group, size_t first,
-                                                    size_t end) {
+  const OutputRange own = stage_.link->own(ffn);
+  const OutputRange hidden = stage_.link->own(stage_.link->hidden());
+  SplitExperts((own.size() + kLanes - 1) / kLanes, [&](const ExpertRows::Group& group, size_t first,
+                                                       size_t end) {
     const ExpertWeights& one = mixture.experts[group.expert];
-    const MatmulArgs gate = ExpertProduct(one.gate, group, by_place, gated_.gate(), stride);
-    const MatmulArgs up = ExpertProduct(one.up, group, by_place, gated_.up(), stride);
+    const MatmulArgs gate =
+        ExpertProduct(one.gate, group, by_place, gated_.gate() + own.begin, stride);
+    const MatmulArgs up = ExpertProduct(one.up, group, by_place, gated_.up() + own.begin, stride);
     stage_.kernels->matmul(gate, first, end);
     stage_.kernels->matmul(up, first, end);
     const size_t output = first * kLanes;
-    const size_t count = std::min<size_t>(end * kLanes, mlp.ffn) - output;
+    const size_t count = std::min<size_t>(end * kLanes, own.size()) - output;
     for (uint32_t row = 0; row < group.count; ++row) {
       float* const g = gate.out + row * stride + output;
       gated_.Activate(mlp, g, up.out + row * stride + output, count);
     }
   });
+  RETURN_IF_ERROR(
+      stage_.link->Gather(gated_.gate(), size_t{stage_.batch.rows} * mlp.router.used, stride, ffn));
+  if (hidden.empty()) {
+    return absl::OkStatus();
+  }
   const std::span<const ExpertRows::Block> blocks = expert_rows_.blocks();
   stage_.pool->Split(blocks.size(), [&](size_t begin, size_t end) {
     for (size_t b = begin; b < end; ++b) {
@@ -118,56 +127,70 @@ void MixtureMlp::MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mix
           products_.PackedBy(0));
     }
   });
-  SplitExperts((stage_.spec.model.hidden + kLanes - 1) / kLanes, [&](const ExpertRows::Group& group,
-                                                                     size_t first, size_t end) {
-    stage_.kernels->matmul(ExpertProduct(mixture.experts[group.expert].down, group, true,
-                                         expert_out_.as<float>(), stage_.sizes.hidden),
-                           first, end);
-  });
+  SplitExperts((hidden.size() + kLanes - 1) / kLanes,
+               [&](const ExpertRows::Group& group, size_t first, size_t end) {
+                 stage_.kernels->matmul(
+                     ExpertProduct(mixture.experts[group.expert].down, group, true,
+                                   expert_out_.as<float>() + hidden.begin, stage_.sizes.hidden),
+                     first, end);
+               });
+  return absl::OkStatus();
 }
 
 // Of each row what its experts gave, weighed, to the residual stream.
-void MixtureMlp::AddExperts(const LayerSpec& spec, const std::vector<float>& after) {
-  const size_t hidden = stage_.spec.model.hidden;
+absl::Status MixtureMlp::AddExperts(const LayerSpec& spec, const std::vector<float>& after) {
+  const OutputRange own = stage_.link->own(stage_.link->hidden());
+  const bool alone = stage_.link->alone();
   stage_.pool->Split(
       stage_.batch.rows,
       [&](size_t begin, size_t end) {
         for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
           float* const to = residual_.branch_row(row);
           if (spec.mlp.shared_ffn == 0) {
-            std::fill_n(to, hidden, 0.0f);
+            std::fill_n(to + own.begin, own.size(), 0.0f);
           }
           const std::span<const Chosen> chosen = expert_rows_.Choice(row);
           for (size_t i = 0; i < chosen.size(); ++i) {
             const float weight = chosen[i].weight;
             const float* const from =
                 expert_out_.as<float>() + expert_rows_.Places(row)[i] * stage_.sizes.hidden;
-            for (size_t k = 0; k < hidden; ++k) {
+            for (size_t k = own.begin; k < own.end; ++k) {
               to[k] += weight * from[k];
             }
           }
-          residual_.AddBranchRow(spec, after, row);
+          if (alone) {
+            residual_.AddBranchRow(spec, after, row);
+          }
         }
       },
       kSmallRows);
+  return alone ? absl::OkStatus() : residual_.GatherBranch(spec, after);
 }
 
-void MixtureMlp::Compute(const LayerSpec& spec, const LayerWeights& weights) {
+absl::Status MixtureMlp::Compute(uint32_t layer) {
+  const LayerSpec& spec = stage_.layer(layer);
+  const LayerWeights& weights = stage_.layer_weights(layer);
   Route(spec, weights);
   if (stage_.batch.rows > 1) {
     PackForExperts(weights.mixture);
   }
-  MultiplyByExperts(spec.mlp, weights.mixture);
+  RETURN_IF_ERROR(MultiplyByExperts(spec.mlp, weights.mixture, stage_.link->ffn(layer)));
   if (spec.mlp.shared_ffn != 0) {
-    const Products::Inputs down =
+    RETURN_IF_ERROR(stage_.link->Barrier());  // Others read what is written anew.
+    ASSIGN_OR_RETURN(
+        const Products::Inputs down,
         gated_.MultiplyGated(products_.Rows(products_.normed(), stage_.sizes.hidden,
                                             stage_.spec.model.hidden, {&weights.gate, &weights.up}),
-                             spec.mlp, weights, spec.mlp.shared_ffn);
-    const std::array<MatmulArgs, 1> product = {products_.Product(
-        weights.down, stage_.batch.rows, residual_.branch_row(0), stage_.sizes.branch, false)};
-    products_.Multiply(down, product);
+                             spec.mlp, weights, stage_.link->shared_ffn(layer)));
+    const OutputRange own = stage_.link->own(stage_.link->hidden());
+    if (!own.empty()) {
+      const std::array<MatmulArgs, 1> product = {
+          products_.Product(weights.down, stage_.batch.rows, residual_.branch_row(0) + own.begin,
+                            stage_.sizes.branch, false)};
+      products_.Multiply(down, product);
+    }
   }
-  AddExperts(spec, weights.after_mlp_norm);
+  return AddExperts(spec, weights.after_mlp_norm);
 }
 
 }  // namespace strata::cpu

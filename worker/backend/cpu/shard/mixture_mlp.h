@@ -31,14 +31,15 @@ class MixtureMlp {
     return router_.bytes() + router_keys_.bytes() + expert_out_.bytes() + expert_rows_.bytes();
   }
 
-  // Adds the branch of a layer with experts.
-  void Compute(const LayerSpec& spec, const LayerWeights& weights);
+  // Adds the branch of a layer with experts; `layer` is the model's index. Fails where ranks do.
+  absl::Status Compute(uint32_t layer);
 
  private:
   void Route(const LayerSpec& spec, const LayerWeights& weights);
   void PackForExperts(const MixtureWeights& mixture);
-  void MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixture);
-  void AddExperts(const LayerSpec& spec, const std::vector<float>& after);
+  absl::Status MultiplyByExperts(const MlpSpec& mlp, const MixtureWeights& mixture,
+                                 const RankColumns& ffn);
+  absl::Status AddExperts(const LayerSpec& spec, const std::vector<float>& after);
   // What was packed `by_place`, or else one row for all, times an expert's matrix; to [places].
   MatmulArgs ExpertProduct(const Linear& linear, const ExpertRows::Group& group, bool by_place,
                            float* out, size_t stride) const;

@@ -44,17 +44,27 @@ Products::Inputs ResidualStream::BranchInputs(const LayerSpec& spec,
   return before.empty() ? inputs : Products::Normed(inputs, before, spec.norm, spec.norm_eps);
 }
 
-void ResidualStream::FinishBranch(const Products::Inputs& inputs, const Linear& linear,
-                                  const LayerSpec& spec, const std::vector<float>& after) {
+absl::Status ResidualStream::FinishBranch(const Products::Inputs& inputs, const Linear& linear,
+                                          const LayerSpec& spec, const std::vector<float>& after) {
   const uint32_t rows = stage_.batch.rows;
   const bool direct = after.empty() && spec.branch_scale == 1;
-  const std::array<MatmulArgs, 1> product = {
-      direct ? products_.Product(linear, rows, rows_.as<float>(), stage_.sizes.hidden, true)
-             : products_.Product(linear, rows, branch_.as<float>(), stage_.sizes.branch, false)};
-  products_.Multiply(inputs, product);
-  if (!direct) {
-    AddBranch(spec, after);
+  const RankColumns& columns = stage_.link->hidden();
+  const OutputRange own = stage_.link->own(columns);
+  float* const to = direct ? rows_.as<float>() : branch_.as<float>();
+  const size_t stride = direct ? stage_.sizes.hidden : stage_.sizes.branch;
+  if (!own.empty()) {
+    const std::array<MatmulArgs, 1> product = {
+        products_.Product(linear, rows, to + own.begin, stride, /*add=*/direct)};
+    products_.Multiply(inputs, product);
   }
+  return direct ? stage_.link->Gather(to, rows, stride, columns) : GatherBranch(spec, after);
+}
+
+absl::Status ResidualStream::GatherBranch(const LayerSpec& spec, const std::vector<float>& after) {
+  RETURN_IF_ERROR(stage_.link->Gather(branch_.as<float>(), stage_.batch.rows, stage_.sizes.branch,
+                                      stage_.link->hidden()));
+  AddBranch(spec, after);
+  return absl::OkStatus();
 }
 
 void ResidualStream::AddBranch(const LayerSpec& spec, const std::vector<float>& after) {
@@ -72,10 +82,13 @@ void ResidualStream::AddBranchRow(const LayerSpec& spec, const std::vector<float
                                   size_t row) {
   const float plus = spec.norm == NormKind::kRmsOnePlus ? 1.0f : 0.0f;
   const size_t hidden = stage_.spec.model.hidden;
-  float* const x = branch_row(row);
+  const float* x = branch_row(row);
   float* const to = this->row(row);
   if (!after.empty()) {
-    stage_.kernels->rms_norm(x, after.data(), hidden, spec.norm_eps, plus, x);
+    // Not in place: other ranks may still read what this one gave them.
+    float* const normed = products_.normed() + row * stage_.sizes.hidden;
+    stage_.kernels->rms_norm(x, after.data(), hidden, spec.norm_eps, plus, normed);
+    x = normed;
   }
   for (size_t i = 0; i < hidden; ++i) {
     to[i] += x[i] * spec.branch_scale;

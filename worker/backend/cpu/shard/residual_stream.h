@@ -34,9 +34,11 @@ class ResidualStream {
   Products::Inputs BranchInputs(const LayerSpec& spec, const std::vector<float>& before,
                                 Products::Users users) const;
   // Adds the last product of a branch to the stream, normed (`after`, if not empty) and multiplied
-  // as the layer says.
-  void FinishBranch(const Products::Inputs& inputs, const Linear& linear, const LayerSpec& spec,
-                    const std::vector<float>& after);
+  // as the layer says; gathered from all ranks first.
+  absl::Status FinishBranch(const Products::Inputs& inputs, const Linear& linear,
+                            const LayerSpec& spec, const std::vector<float>& after);
+  // Of each row the rank's columns of what the branch holds are gathered, and all of it is added.
+  absl::Status GatherBranch(const LayerSpec& spec, const std::vector<float>& after);
   // Adds what the branch holds of one row likewise.
   void AddBranchRow(const LayerSpec& spec, const std::vector<float>& after, size_t row);
 

@@ -19,7 +19,10 @@ constexpr size_t MostItemsBySpans(uint32_t threads, size_t parts) {
 
 // Sizes of a stage's buffers, in floats.
 struct ScratchSizes : RowWidths {
-  ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads);
+  // `attended`: the widest row that leaves attention, where the spec's heads are not all that there
+  // are.
+  ScratchSizes(const StageSpec& spec, const Kernels& kernels, uint32_t threads,
+               size_t attended = 0);
   uint64_t Bytes() const;
   // Of all rows, and behind them of each thread but the first its own.
   size_t Normed() const { return (rows + (threads - 1) * own_rows) * hidden; }
@@ -40,7 +43,8 @@ struct ScratchSizes : RowWidths {
   size_t gated_rows = 0;  // The most of one block.
   size_t threads = 0;
   size_t rotary = 0;
-  size_t branch = 0;  // A row of a branch, where it does not go to the residual stream at once.
+  size_t attended = 0;  // A row that leaves attention, of the heads of all ranks.
+  size_t branch = 0;    // A row of a branch, where it does not go to the residual stream at once.
 };
 
 }  // namespace strata::cpu

@@ -2,12 +2,14 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_SHARD_STAGE_STATE_H_
 #define STRATA_WORKER_BACKEND_CPU_SHARD_STAGE_STATE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "worker/backend/cpu/kernels/kernels.h"
 #include "worker/backend/cpu/shard/kv_cache.h"
+#include "worker/backend/cpu/shard/rank_link.h"
 #include "worker/backend/cpu/shard/rotary_tables.h"
 #include "worker/backend/cpu/shard/scratch_sizes.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
@@ -22,12 +24,15 @@ inline constexpr size_t kSmallRows = 4;
 // The stage, what computes it, and the batch that is computed. The shard changes it between calls;
 // a step reads it, and writes KV. What a step computes in besides is its own.
 struct StageState {
-  StageState(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool)
-      : spec(spec),
+  // `whole` is the stage's spec, of which this is the link's rank.
+  StageState(const StageSpec& whole, const Kernels* kernels, std::shared_ptr<ThreadPool> pool,
+             std::unique_ptr<RankLink> link)
+      : spec(OfRank(whole, *link)),
         kernels(kernels),
         pool(std::move(pool)),
+        link(std::move(link)),
         kv_f16(spec.kv_dtype != v1::KV_DTYPE_F32),
-        sizes(spec, *kernels, this->pool->threads()),
+        sizes(spec, *kernels, this->pool->threads(), AttendedWidth(whole, *this->link)),
         rotary(spec) {}
 
   // `layer` is the model's index.
@@ -36,15 +41,33 @@ struct StageState {
     return weights.layers[layer - spec.first_layer];
   }
 
-  StageSpec spec;  // Only ResizeKv changes it: kv_pages.
+  // Of the stage, but that its layers have this rank's heads alone. Only ResizeKv changes it:
+  // kv_pages.
+  StageSpec spec;
   const Kernels* const kernels;
   const std::shared_ptr<ThreadPool> pool;
+  const std::unique_ptr<RankLink> link;
   const bool kv_f16;
   const ScratchSizes sizes;
   RotaryTables rotary;
   StageWeights weights;
   KvCache kv;
   Batch batch;
+
+ private:
+  static StageSpec OfRank(StageSpec spec, const RankLink& link) {
+    spec.model = WithHeadsOf(link.outputs(), std::move(spec.model));
+    return spec;
+  }
+  // Floats of a row as it leaves attention, of all ranks.
+  static size_t AttendedWidth(const StageSpec& whole, const RankLink& link) {
+    size_t width = 0;
+    for (uint32_t layer = whole.first_layer; layer <= whole.last_layer; ++layer) {
+      width = std::max(
+          {width, RankLink::Width(link.attended(layer)), RankLink::Width(link.queries(layer))});
+    }
+    return width;
+  }
 };
 
 // function(item, row) for every row of the batch.

@@ -103,27 +103,31 @@ uint64_t MixtureWeights::ExpertBytes() const {
 }
 
 WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
-                           const WeightPlacer* placer, bool may_map, StageWeights* weights)
+                           const WeightPlacer* placer, bool may_map, StageWeights* weights,
+                           const RankWeights& rank)
     : spec_(spec),
       source_(source),
       store_(store),
       placer_(placer),
       may_map_(may_map),
+      rank_(rank),
       panels_(&weights->panels),
       mapped_(&weights->mapped) {
   const ModelSpec& model = spec.model;
   const std::vector<uint64_t> embedding_shape = {model.vocab, model.hidden};
   const std::string embedding = model.tensor_prefix + "model.embed_tokens.weight";
-  // A stage with both ends of a tied model keeps the panels only.
-  if (spec.embeds && !(spec.heads && model.tied_head)) {
+  // A stage with both ends of a tied model keeps the panels only, where one rank has all of them.
+  if (spec.embeds && rank.embeds && !(spec.heads && model.tied_head && rank.alone)) {
     slots_.push_back({.name = embedding,
                       .shape = embedding_shape,
                       .panels = &weights->embedding_panels,
                       .rows = &weights->embedding});
   }
+  part_ends_.push_back(slots_.size());
   weights->layers.resize(spec.last_layer - spec.first_layer + 1);
   for (uint32_t i = 0; i < weights->layers.size(); ++i) {
     AddLayer(spec.first_layer + i, &weights->layers[i]);
+    part_ends_.push_back(slots_.size());
   }
   if (spec.heads) {
     AddVector(model.tensor_prefix + "model.norm.weight", model.hidden, &weights->final_norm);
@@ -131,6 +135,24 @@ WeightLoader::WeightLoader(const StageSpec& spec, const TensorSource& source, Pa
                       .shape = embedding_shape,
                       .panels = &weights->head.weight,
                       .product = &weights->head});
+    if (rank.outputs != nullptr) {
+      KeepRows(slots_.size() - 1, rank.outputs->vocab);
+    }
+  }
+  part_ends_.push_back(slots_.size());
+}
+
+void WeightLoader::KeepRowsOf(Slot* slot, OutputRange rows) {
+  if (rows.size() != slot->shape[0]) {
+    slot->all_rows = slot->all_rows == 0 ? slot->shape[0] : slot->all_rows;
+    slot->first_row += rows.begin;
+    slot->shape[0] = rows.size();
+  }
+}
+
+void WeightLoader::KeepRows(size_t since, OutputRange rows) {
+  for (size_t i = since; i < slots_.size(); ++i) {
+    KeepRowsOf(&slots_[i], rows);
   }
 }
 
@@ -169,23 +191,26 @@ void WeightLoader::AddNorm(const std::string& prefix, const char* name, std::vec
 }
 
 void WeightLoader::AddLatentAttention(const AttentionSpec& attention, const std::string& prefix,
-                                      LayerWeights* to) {
+                                      OutputRange own, LayerWeights* to) {
   const LatentSpec& latent = attention.latent;
   const uint64_t hidden = spec_.model.hidden;
   const uint64_t heads = attention.heads;
   const uint64_t queries = heads * attention.head_dim;
+  const OutputRange own_queries = {own.begin * attention.head_dim, own.end * attention.head_dim};
   if (latent.query_rank == 0) {
     AddLinear(prefix + "self_attn.q_proj", queries, hidden, false, &to->q);
+    KeepRows(slots_.size() - 1, own_queries);
   } else {
     AddLinear(prefix + "self_attn.q_a_proj", latent.query_rank, hidden, false, &to->query_latent);
     AddVector(prefix + "self_attn.q_a_layernorm.weight", latent.query_rank, &to->query_latent_norm);
     AddLinear(prefix + "self_attn.q_b_proj", queries, latent.query_rank, false, &to->q);
+    KeepRows(slots_.size() - 1, own_queries);
   }
   AddLinear(prefix + "self_attn.kv_a_proj_with_mqa", latent.kept(), hidden, false, &to->kv_latent,
             latent.query_rank == 0 ? &to->q : &to->query_latent);
   AddVector(prefix + "self_attn.kv_a_layernorm.weight", latent.rank, &to->kv_latent_norm);
-  to->key_heads.resize(heads);
-  to->value_heads.resize(heads);
+  to->key_heads.resize(own.size());
+  to->value_heads.resize(own.size());
   const std::string whole = prefix + "self_attn.kv_b_proj";
   const bool split = !source_.Describe(whole + ".weight").ok() &&
                      source_.Describe(prefix + "self_attn.k_b_proj.weight").ok();
@@ -198,18 +223,20 @@ void WeightLoader::AddLatentAttention(const AttentionSpec& attention, const std:
     slots_.back().as_stored = true;
     slots_.back().product = nullptr;
   };
-  for (uint64_t head = 0; head < heads; ++head) {
+  for (uint64_t head = own.begin; head < own.end; ++head) {
+    Linear* const keys = &to->key_heads[head - own.begin];
     if (split) {
-      add(prefix + "self_attn.k_b_proj", rank, nope, &to->key_heads[head], head * rank, rank);
+      add(prefix + "self_attn.k_b_proj", rank, nope, keys, head * rank, rank);
       continue;
     }
     const uint64_t all = nope + value;
-    add(whole, nope, rank, &to->key_heads[head], head * all, all);
+    add(whole, nope, rank, keys, head * all, all);
     slots_.back().transposed = true;
-    add(whole, value, rank, &to->value_heads[head], head * all + nope, all);
+    add(whole, value, rank, &to->value_heads[head - own.begin], head * all + nope, all);
   }
-  for (uint64_t head = 0; head < heads && split; ++head) {
-    add(prefix + "self_attn.v_b_proj", value, rank, &to->value_heads[head], head * value, value);
+  for (uint64_t head = own.begin; head < own.end && split; ++head) {
+    add(prefix + "self_attn.v_b_proj", value, rank, &to->value_heads[head - own.begin],
+        head * value, value);
   }
 }
 
@@ -221,9 +248,13 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   const uint64_t keys = uint64_t{attention.kv_heads} * attention.head_dim;
   const std::string prefix = absl::StrCat(spec_.model.tensor_prefix, "model.layers.", index, ".");
   const LayerNormNames norms = NormNames(layer.norm_places);
+  const LayerOutputs* const own =
+      rank_.outputs == nullptr ? nullptr : &rank_.outputs->layers[index];
+  const OutputRange heads = own == nullptr ? OutputRange{0, attention.heads} : own->heads;
   AddNorm(prefix, norms.before_attention, &to->attention_norm);
+  const size_t projections = slots_.size();
   if (attention.latent.rank != 0) {
-    AddLatentAttention(attention, prefix, to);
+    AddLatentAttention(attention, prefix, heads, to);
   } else if (attention.fused_qkv) {
     const std::string qkv = prefix + "self_attn.qkv_proj";
     const uint64_t all = queries + 2 * keys;
@@ -238,6 +269,15 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
     AddLinear(prefix + "self_attn.k_proj", keys, hidden, attention.qkv_bias, &to->k, &to->q, order);
     AddLinear(prefix + "self_attn.v_proj", keys, hidden, attention.qkv_bias, &to->v, &to->q);
   }
+  if (own != nullptr && attention.latent.rank == 0) {
+    // Of q, k and v as many each: a matrix, and perhaps a bias.
+    const size_t each = (slots_.size() - projections) / 3;
+    const uint32_t width = attention.head_dim;
+    for (size_t i = projections; i < slots_.size(); ++i) {
+      const OutputRange rows = i < projections + each ? own->heads : own->kv_heads;
+      KeepRowsOf(&slots_[i], {rows.begin * width, rows.end * width});
+    }
+  }
   if (attention.qk_norm != QkNorm::kNone) {
     const bool head = attention.qk_norm == QkNorm::kHead;
     AddVector(prefix + "self_attn.q_norm.weight", head ? attention.head_dim : queries, &to->q_norm);
@@ -245,28 +285,36 @@ void WeightLoader::AddLayer(uint32_t index, LayerWeights* to) {
   }
   if (attention.sinks) {
     AddVector(prefix + "self_attn.sinks", attention.heads, &to->sinks);
+    KeepRows(slots_.size() - 1, heads);
   }
+  const size_t output = slots_.size();
   AddLinear(prefix + "self_attn.o_proj", hidden, attention.OutputInputs(), attention.out_bias,
             &to->o);
+  KeepRows(output, OwnHidden());
   AddNorm(prefix, norms.after_attention, &to->after_attention_norm);
   AddNorm(prefix, norms.before_mlp, &to->mlp_norm);
-  AddMlp(layer, prefix, to);
+  AddMlp(layer, prefix, own, to);
   AddNorm(prefix, norms.after_mlp, &to->after_mlp_norm);
 }
 
-void WeightLoader::AddMlp(const LayerSpec& layer, const std::string& prefix, LayerWeights* to) {
+void WeightLoader::AddMlp(const LayerSpec& layer, const std::string& prefix,
+                          const LayerOutputs* own, LayerWeights* to) {
   const MlpSpec& mlp = layer.mlp;
   const uint64_t hidden = spec_.model.hidden;
   if (mlp.experts != 0) {
-    AddExperts(mlp, prefix, &to->mixture);
+    AddExperts(mlp, prefix, own, &to->mixture);
     if (mlp.shared_ffn != 0) {
       const ExpertPaths shared = SharedExpertPaths(prefix);
+      const size_t since = slots_.size();
       AddLinear(shared.gate, mlp.shared_ffn, hidden, false, &to->gate);
       AddLinear(shared.up, mlp.shared_ffn, hidden, false, &to->up);
+      KeepRows(since, own == nullptr ? OutputRange{0, mlp.shared_ffn} : own->shared_ffn);
       AddLinear(shared.down, hidden, mlp.shared_ffn, false, &to->down);
+      KeepRows(slots_.size() - 1, OwnHidden());
     }
     return;
   }
+  const size_t since = slots_.size();
   if (mlp.fused_gate_up) {
     const std::string both = prefix + "mlp.gate_up_proj";
     const uint64_t all = uint64_t{2} * mlp.ffn;
@@ -276,7 +324,10 @@ void WeightLoader::AddMlp(const LayerSpec& layer, const std::string& prefix, Lay
     AddLinear(prefix + "mlp.gate_proj", mlp.ffn, hidden, mlp.bias, &to->gate);
     AddLinear(prefix + "mlp.up_proj", mlp.ffn, hidden, mlp.bias, &to->up);
   }
+  KeepRows(since, own == nullptr ? OutputRange{0, mlp.ffn} : own->ffn);
+  const size_t down = slots_.size();
   AddLinear(prefix + "mlp.down_proj", hidden, mlp.ffn, mlp.bias, &to->down);
+  KeepRows(down, OwnHidden());
 }
 
 absl::StatusOr<TensorView> WeightLoader::Describe(const std::string& name, Slot* slot) {
@@ -310,12 +361,18 @@ absl::StatusOr<TensorView> WeightLoader::FindRows(const std::string& name, const
 
 void WeightLoader::ReleaseRows(const std::string& name, const Slot& slot, const TensorView& view,
                                size_t bytes) const {
+  if (!rank_.alone) {
+    return;  // Other ranks need other rows: LoadRanks does it.
+  }
   // Parts are loaded in the order of their rows.
   const size_t before = slot.shape[0] == 0 ? 0 : view.bytes / slot.shape[0] * slot.first_row;
   source_.Release(name, before + bytes);
 }
 
 absl::Status WeightLoader::CheckSlot(Slot* slot) {
+  if (slot->empty()) {
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(slot->tensor, Describe(slot->name, slot));
   const bool affine = slot->is_matrix() && slot->tensor.dtype == Dtype::kU32;
   if (slot->as_stored && !PackedMatrix::CanPack(slot->tensor.dtype) &&

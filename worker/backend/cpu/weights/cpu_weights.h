@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/model/rank_outputs.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/threads/page_buffer.h"
 #include "worker/backend/cpu/threads/placement.h"
@@ -80,13 +82,22 @@ struct StageWeights {
   uint64_t StepReadBytes() const;
 };
 
-// Loads a stage. First checks what every tensor is, then reads or packs one matrix after another.
+// What of a stage's weights one of its ranks has.
+struct RankWeights {
+  const RankOutputs* outputs = nullptr;  // Outlives the loader; null: all of them.
+  bool embeds = true;                    // Whether it has the embedding, of a stage that has one.
+  bool alone = true;                     // Whether there are no other ranks.
+};
+
+// Loads a stage, or one rank of it. First checks what every tensor is, then reads or packs one
+// matrix after another.
 class WeightLoader {
  public:
   // Source, store and placer (which may be nullptr) outlive it; the weights are filled by Load and
   // stay where they are until then. Where it `may_map`, what the store has may be a map of it.
   WeightLoader(const StageSpec& spec, const TensorSource& source, PackedStore* store,
-               const WeightPlacer* placer, bool may_map, StageWeights* weights);
+               const WeightPlacer* placer, bool may_map, StageWeights* weights,
+               const RankWeights& rank = {});
 
   // Checks dtype and shape of every tensor that the stage needs, without its bytes. NOT_FOUND or
   // INVALID_ARGUMENT name the tensor.
@@ -99,6 +110,11 @@ class WeightLoader {
   // After Check: adds the names of the tensors whose packed form the store lacks.
   void AddMissing(std::set<std::string>* names) const;
   absl::Status Load(const Kernels& kernels, ThreadPool* pool, const LoadProgressFn& progress);
+  // All ranks of a stage, of one source and store, after Check of each: a layer after another, so
+  // that no more than what one is made from has to be there at once.
+  static absl::Status LoadRanks(std::span<const std::unique_ptr<WeightLoader>> ranks,
+                                const Kernels& kernels, ThreadPool* pool,
+                                const LoadProgressFn& progress);
   // Of a source that has prepared what is missing.
   absl::Status LoadPrepared(const Kernels& kernels, ThreadPool* pool,
                             const LoadProgressFn& progress);
@@ -136,6 +152,8 @@ class WeightLoader {
     bool kept = false;     // The store has it.
 
     bool is_matrix() const { return vector == nullptr; }
+    // Whether other ranks have all of it.
+    bool empty() const { return shape[0] == 0; }
     // Whether it stays in rows.
     bool in_rows() const { return rows != nullptr && !quantize && !affine && !blocks; }
   };
@@ -158,10 +176,23 @@ class WeightLoader {
   // Adds a projection that is a part of one that is stored: `rows.first` rows on of `rows.second`.
   void AddPart(const std::string& name, uint64_t outputs, uint64_t inputs, bool bias, Linear* to,
                const Linear* product, std::pair<uint64_t, uint64_t> rows);
-  void AddMlp(const LayerSpec& layer, const std::string& prefix, LayerWeights* to);
-  void AddExperts(const MlpSpec& mlp, const std::string& layer, MixtureWeights* to);
+  // `own` is what the rank has of the layer; null: all.
+  void AddMlp(const LayerSpec& layer, const std::string& prefix, const LayerOutputs* own,
+              LayerWeights* to);
+  void AddExperts(const MlpSpec& mlp, const std::string& layer, const LayerOutputs* own,
+                  MixtureWeights* to);
   void AddLatentAttention(const AttentionSpec& attention, const std::string& prefix,
-                          LayerWeights* to);
+                          OutputRange heads, LayerWeights* to);
+  // Cuts a slot, or all that were added since slots_ had `since`, down to these of its rows.
+  static void KeepRowsOf(Slot* slot, OutputRange rows);
+  void KeepRows(size_t since, OutputRange rows);
+  // The rank's, of the outputs that the residual stream has.
+  OutputRange OwnHidden() const {
+    return rank_.outputs == nullptr ? OutputRange{0, spec_.model.hidden} : rank_.outputs->hidden;
+  }
+  // Loads the slots of a part (part_ends_); calls `done` for each.
+  absl::Status LoadPart(size_t part, const Kernels& kernels, ThreadPool* pool,
+                        const std::function<void(const Slot&)>& done);
   void AddNorm(const std::string& prefix, const char* name, std::vector<float>* to);
   // Of a tensor of the slot, the rows that are its own.
   absl::StatusOr<TensorView> FindRows(const std::string& name, const Slot& slot) const;
@@ -195,10 +226,13 @@ class WeightLoader {
   PackedStore* const store_;
   const WeightPlacer* const placer_;
   const bool may_map_;
+  const RankWeights rank_;
   PageBuffer* const panels_;
   std::vector<std::span<uint8_t>>* const mapped_;
   std::vector<Slot> slots_;
   std::vector<Stack> stacks_;  // In the order of their slots.
+  // Of slots_: where the embedding ends, then each layer, then the head. Of all ranks alike.
+  std::vector<size_t> part_ends_;
   uint64_t total_bytes_ = 0;
   uint64_t packed_bytes_ = 0;
 };

@@ -1,4 +1,5 @@
 // After the check: memory for a stage's weights, and what comes there, from the store or packed.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -64,7 +65,7 @@ absl::Status WeightLoader::AllocatePanels() {
   size_t bytes = 0;
   std::map<const Linear*, size_t> all;  // Panels by product.
   for (Slot& slot : slots_) {
-    if (slot.is_matrix() && !slot.in_rows() && !slot.stacked) {
+    if (slot.is_matrix() && !slot.in_rows() && !slot.stacked && !slot.empty()) {
       const size_t alignment = slot.kept && MayMap(slot.form) ? PageBytes() : kCacheLineBytes;
       bytes = RoundUp(bytes, alignment);
       slots.emplace_back(&slot, bytes);
@@ -167,6 +168,9 @@ absl::Status WeightLoader::Pack(Slot* slot, const Kernels& kernels, ThreadPool* 
 }
 
 absl::Status WeightLoader::LoadSlot(Slot* slot, const Kernels& kernels, ThreadPool* pool) {
+  if (slot->empty()) {
+    return absl::OkStatus();
+  }
   if (slot->kept) {
     absl::Status status = Restore(*slot, pool);
     if (status.ok() || absl::IsResourceExhausted(status)) {
@@ -222,17 +226,85 @@ absl::Status WeightLoader::LoadPrepared(const Kernels& kernels, ThreadPool* pool
     done += slot.source_bytes;
     report();
   };
-  auto stack = stacks_.begin();
-  for (size_t i = 0; i < slots_.size();) {
+  for (size_t part = 0; part < part_ends_.size(); ++part) {
+    RETURN_IF_ERROR(LoadPart(part, kernels, pool, loaded));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadPart(size_t part, const Kernels& kernels, ThreadPool* pool,
+                                    const std::function<void(const Slot&)>& done) {
+  size_t i = part == 0 ? 0 : part_ends_[part - 1];
+  auto stack = std::find_if(stacks_.begin(), stacks_.end(),
+                            [i](const Stack& stack) { return stack.first >= i; });
+  while (i < part_ends_[part]) {
     if (stack != stacks_.end() && stack->first == i) {
-      RETURN_IF_ERROR(LoadStack(*stack, kernels, pool, loaded));
+      RETURN_IF_ERROR(LoadStack(*stack, kernels, pool, done));
       i = stack->end;
       ++stack;
       continue;
     }
     RETURN_IF_ERROR(LoadSlot(&slots_[i], kernels, pool));
-    loaded(slots_[i]);
+    done(slots_[i]);
     ++i;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadRanks(std::span<const std::unique_ptr<WeightLoader>> ranks,
+                                     const Kernels& kernels, ThreadPool* pool,
+                                     const LoadProgressFn& progress) {
+  if (ranks.size() == 1) {
+    return ranks[0]->Load(kernels, pool, progress);
+  }
+  const TensorSource& source = ranks[0]->source_;
+  struct Use {
+    size_t slots = 0;  // Yet to be made of the tensor.
+    uint64_t bytes = 0;
+  };
+  std::set<std::string> missing;
+  std::map<std::string, Use> uses;
+  for (const std::unique_ptr<WeightLoader>& rank : ranks) {
+    rank->AddMissing(&missing);
+    for (const Slot& slot : rank->slots_) {
+      for (const std::string& name : slot.names) {
+        ++uses[name].slots;
+      }
+    }
+  }
+  uint64_t total = 0;
+  for (auto& [name, use] : uses) {
+    ASSIGN_OR_RETURN(const TensorInfo info, source.Describe(name));
+    use.bytes = info.bytes;
+    total += info.bytes;
+  }
+  RETURN_IF_ERROR(source.Prepare({missing.begin(), missing.end()}));
+  uint64_t done_bytes = 0;
+  const auto report = [&] {
+    if (progress) {
+      progress(done_bytes, total);
+    }
+  };
+  report();
+  for (const std::unique_ptr<WeightLoader>& rank : ranks) {
+    RETURN_IF_ERROR(rank->AllocatePanels());
+  }
+  for (size_t part = 0; part < ranks[0]->part_ends_.size(); ++part) {
+    for (const std::unique_ptr<WeightLoader>& rank : ranks) {
+      RETURN_IF_ERROR(rank->LoadPart(part, kernels, pool, [&](const Slot& slot) {
+        for (const std::string& name : slot.names) {
+          Use& use = uses[name];
+          if (--use.slots > 0) {
+            continue;
+          }
+          if (missing.contains(name)) {
+            source.Release(name, use.bytes);
+          }
+          done_bytes += use.bytes;
+          report();
+        }
+      }));
+    }
   }
   return absl::OkStatus();
 }

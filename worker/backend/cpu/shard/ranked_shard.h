@@ -1,0 +1,85 @@
+// A stage that ranks of this process compute together.
+#ifndef STRATA_WORKER_BACKEND_CPU_SHARD_RANKED_SHARD_H_
+#define STRATA_WORKER_BACKEND_CPU_SHARD_RANKED_SHARD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "worker/backend/cpu/shard/cpu_shard.h"
+#include "worker/backend/cpu/threads/thread_pool.h"
+
+namespace strata::cpu {
+
+// What is the same for all stages over the same ranks.
+struct ShardRanks {
+  std::vector<OutputRange> shares;                 // Of each rank; at least two.
+  std::vector<std::shared_ptr<ThreadPool>> pools;  // Of each rank, none shared with another.
+  // Whether all threads have a core each: else none spins.
+  bool own_cores = false;
+};
+
+// Each rank is a CpuShard, and a call is made of all of them at once: the first on the calling
+// thread, the others on threads of this. They wait for one another within it. One that fails ends
+// the others' waits, and the next Begin joins them anew.
+class RankedShard : public Shard {
+ public:
+  // `spec` was found supported. RESOURCE_EXHAUSTED when memory is short for all.
+  static absl::StatusOr<std::unique_ptr<RankedShard>> Create(
+      const StageSpec& spec, const ShardRanks& ranks, const TensorSource& source,
+      PackedStore* packed, const LoadProgressFn& progress, const Kernels* kernels,
+      const ShardLoading& how);
+
+  absl::Status Begin(const Batch& batch) override;
+  absl::Status Embed() override;
+  absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override;
+  absl::Status SetResidual(std::span<const float> values) override;
+  absl::Status Attention(uint32_t layer) override;
+  absl::Status AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) override;
+  absl::Status Mlp(uint32_t layer) override;
+  absl::Status ReadResidual(std::span<float> out) override;
+  absl::Status Head(std::span<const uint32_t> rows) override;
+  absl::Status ReadLogits(std::span<float> out) override;
+  absl::Status CopyPage(uint32_t group, PageId from, PageId to) override;
+  // A page is what one rank alone would have.
+  uint64_t PageBytes(uint32_t group) const override;
+  absl::Status ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) override;
+  absl::Status WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) override;
+  absl::Status ResizeKv(std::span<const uint64_t> pages) override;
+  // Of all ranks.
+  uint64_t MemoryBytes() const override;
+  uint64_t StepReadBytes() const override;
+
+ private:
+  RankedShard(const StageSpec& spec, const ShardRanks& ranks, std::vector<RankOutputs> outputs);
+  // Joins all ranks in a new epoch.
+  void Connect();
+  // call(shard) of each rank at once.
+  absl::Status OnAll(const std::function<absl::Status(CpuShard*)>& call);
+  // The same of a call that reads the residual stream, which all ranks have before it.
+  absl::Status OnAllWithResidual(const std::function<absl::Status(CpuShard*)>& call);
+  // copy(rank, at, of_whole, bytes) for each KV head of the group's layers that a rank has: where
+  // it is in the rank's page, and in the whole one.
+  void ForHeads(uint32_t group,
+                const std::function<void(size_t, size_t, size_t, size_t)>& copy) const;
+
+  const StageSpec spec_;  // Of the stage; its kv_pages are not kept up.
+  const bool own_cores_;
+  const std::vector<RankOutputs> outputs_;
+  const SystemClock clock_;
+  uint64_t epoch_ = 0;
+  bool broken_ = false;  // A rank failed: they are to be joined anew.
+  bool shared_ = true;   // Whether all ranks have the residual stream.
+  std::vector<std::unique_ptr<CpuShard>> shards_;
+  ThreadPool callers_;  // A thread for each rank.
+  std::vector<absl::Status> statuses_;
+};
+
+}  // namespace strata::cpu
+
+#endif  // STRATA_WORKER_BACKEND_CPU_SHARD_RANKED_SHARD_H_
