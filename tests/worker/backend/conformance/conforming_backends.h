@@ -26,8 +26,8 @@ namespace strata::testing {
 struct BackendKind {
   std::string name;
   std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make;
-  // What planner and worker count by; lives for ever. Null: there is
-  // none yet.
+  // What planner and worker count by; lives for ever. Null: its ranks have one each
+  // (RankFootprint).
   const Footprint* footprint = nullptr;
 };
 void PrintTo(const BackendKind& kind, std::ostream* out);

@@ -19,7 +19,7 @@ class FootprintConformance : public BackendConformance {
 
   void SetUp() override {
     if (GetParam().footprint == nullptr) {
-      GTEST_SKIP() << "nothing says what its stages take";
+      GTEST_SKIP() << "what a rank takes is tested in rank_footprint_test.cc";
     }
     BackendConformance::SetUp();
   }
