@@ -11,6 +11,7 @@
 #include "common/layer_weights.h"
 #include "common/limits.h"
 #include "common/model/gpt_oss_experts.h"
+#include "common/model/numerics_class.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/weights/packed_files.h"
@@ -91,7 +92,8 @@ absl::Status CheckNumericsClass(const v1::Load& load, const StageRequest& reques
     const char* what;
     std::string theirs, ours;
   } const fields[] = {
-      {"backend and numerics version", name.substr(0, name.find('/')), numerics},
+      {"backend and numerics version",
+       NumericsOfLayers(name, request.spec.first_layer, request.spec.last_layer), numerics},
       {"activations", ClassField(name, "act"),
        load.activations() == v1::ACTIVATIONS_INT8 ? "int8" : "f32"},
       {"KV dtype", ClassField(name, "kv"), kv},
@@ -259,8 +261,9 @@ std::string KeyOfLayer(const v1::Load& load) {
   for (const v1::TensorBlob& tensor : load.tensors()) {
     tensors.push_back(tensor.sha256());
   }
-  return LayerWeightsKey(load.numerics_class(), load.stage() == 0,
-                         load.stage() + 1 == load.stage_count(), std::move(tensors));
+  return LayerWeightsKey(
+      ClassOfLayers(load.numerics_class(), load.first_layer(), load.last_layer()),
+      load.stage() == 0, load.stage() + 1 == load.stage_count(), std::move(tensors));
 }
 
 namespace {
@@ -287,9 +290,9 @@ void RecordLayers(const v1::Load& load, const StageRequest& request, const Packe
       }
     }
     kept.packed = packed.FilesOf(digests);
-    layers->Record(
-        LayerWeightsKey(load.numerics_class(), embeds, heads, {digests.begin(), digests.end()}),
-        std::move(kept));
+    layers->Record(LayerWeightsKey(ClassOfLayers(load.numerics_class(), layer, layer), embeds,
+                                   heads, {digests.begin(), digests.end()}),
+                   std::move(kept));
   }
 }
 

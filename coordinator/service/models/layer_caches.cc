@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/layer_weights.h"
+#include "common/model/numerics_class.h"
 
 namespace strata {
 
@@ -23,7 +24,8 @@ std::vector<LayerContent> LayersOf(const DeployedModel& model, std::string_view 
       digests.push_back(digest);
       content.blobs.emplace_back(DigestPrefix(digest), bytes);
     }
-    content.key = DigestPrefix(LayerWeightsKey(numerics_class, embeds, heads, std::move(digests)));
+    content.key = DigestPrefix(LayerWeightsKey(ClassOfLayers(numerics_class, layer, layer), embeds,
+                                               heads, std::move(digests)));
   }
   return layers;
 }
