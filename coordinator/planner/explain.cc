@@ -42,6 +42,7 @@ class Writer {
     Goal();
     Limit();
     Kv();
+    Kinds();
     Devices();
     LeftOut();
     Proof();
@@ -88,7 +89,8 @@ class Writer {
             Layers(stage), ", their KV and buffers; one more page on every stage would not fit."));
         return;
       }
-      const double bytes = static_cast<double>(problem_.WeightBytes(stage.begin, stage.end));
+      const double bytes =
+          static_cast<double>(problem_.WeightBytes(stage.node, stage.begin, stage.end));
       const double ms = problem_.StageMs(stage.node, stage.begin, stage.end);
       out_.push_back(absl::StrFormat(
           "Node %s limits: %s with %s of weights take %s of a token's time (it reads %.1f GB/s "
@@ -126,6 +128,30 @@ class Writer {
         "KV: ", e_.kv_tokens, " tokens (", e_.wanted_tokens, " wanted) are ", e_.solution.pages,
         " pages of ", kPageTokens, " on every stage", Windows(), ", ", FormatSize(bytes),
         " in all; node ", problem_.node(tightest).name, " would have room for ", room, " pages."));
+  }
+
+  // That not all layers are computed alike, and why.
+  void Kinds() {
+    std::vector<std::string> kinds;
+    for (const PlacedStage& stage : stages_) {
+      const std::string& numerics = problem_.node(stage.node).numerics;
+      if (std::find(kinds.begin(), kinds.end(), numerics) == kinds.end()) {
+        kinds.push_back(numerics);
+      }
+    }
+    if (kinds.size() < 2) {
+      return;
+    }
+    std::string why;
+    if (e_.mixed_for == Explained::kNoKindFits) {
+      why = ": nodes of one kind alone have no room";
+    } else if (e_.mixed_for > 0) {
+      why =
+          absl::StrFormat(": that is %.2f times as good as nodes of one kind alone", e_.mixed_for);
+    }
+    out_.push_back(absl::StrCat("Layers are computed as ", absl::StrJoin(kinds, " and "), why,
+                                ". Only nodes of its kind can take a layer's place with the same "
+                                "bits."));
   }
 
   // What the nodes of the plan compute on.
@@ -177,7 +203,7 @@ class Writer {
     }
     for (const PlannerNode& node : e_.other_numerics) {
       sentences.push_back(absl::StrCat("Node ", node.name, " is left out: it computes as ",
-                                       node.numerics, ", and a plan does not mix numerics."));
+                                       node.numerics, ", and mixing numerics gains too little."));
     }
     for (const PlannerNode& node : e_.floats_alone) {
       sentences.push_back(absl::StrCat("Node ", node.name, " is left out: it computes as ",

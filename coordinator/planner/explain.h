@@ -18,6 +18,9 @@ struct Explained {
   uint64_t wanted_tokens = 0;
   double in_flight = 1;  // Steps, at most.
   bool pinned = false;
+  // Of nodes of several numerics: how much better than those of one alone. 0: there is one.
+  static constexpr double kNoKindFits = -1;
+  double mixed_for = 0;
   // Nodes that hold no layer at the wanted KV, those whose hosts cannot pack one for their devices,
   // those of other numerics, and those that do not take int8 activations, which are asked for.
   std::vector<PlannerNode> too_small = {};

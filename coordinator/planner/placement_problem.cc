@@ -47,9 +47,7 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
       groups_(model.spec.kv_groups),
       page_bytes_(groups_.size(), std::vector<uint64_t>(1, 0)),
       max_batch_tokens_(max_batch_tokens),
-      sessions_(sessions),
-      embed_bytes_(model.embed_bytes),
-      head_bytes_(model.head_bytes) {
+      sessions_(sessions) {
   STRATA_CHECK(layers_ > 0 && model.layer_bytes.size() == layers_ &&
                model.layer_flops.size() == layers_);
   STRATA_CHECK(model.layer_read_bytes.empty() || model.layer_read_bytes.size() == layers_);
@@ -58,24 +56,20 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
     nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
   }
   AddOverheads(model, context);
-  weight_bytes_.push_back(0);
+  AddWeights(model);
   const AttentionSpec& first = model.spec.layers[0].attention;
   for (uint32_t l = 0; l < layers_; ++l) {
     const AttentionSpec& a = model.spec.layers[l].attention;
     const uint64_t page =
         CpuFootprint().PageBytes(model.spec, l, l, a.kv_group,
                                  model.kv_element_bytes == 4 ? v1::KV_DTYPE_F32 : v1::KV_DTYPE_F16);
-    weight_bytes_.push_back(weight_bytes_.back() + model.layer_bytes[l]);
     all_page_bytes_ += page;
     for (uint32_t group = 0; group < groups_.size(); ++group) {
       page_bytes_[group].push_back(page_bytes_[group].back() + (a.kv_group == group ? page : 0));
     }
-    equal_layers_ = equal_layers_ && model.layer_bytes[l] == model.layer_bytes[0] &&
-                    (model.layer_read_bytes.empty() ||
-                     model.layer_read_bytes[l] == model.layer_read_bytes[0]) &&
-                    model.layer_flops[l] == model.layer_flops[0] && a.kv_group == first.kv_group &&
-                    a.KvNumbers() == first.KvNumbers() && a.heads == first.heads &&
-                    a.ProductsPerKey() == first.ProductsPerKey();
+    equal_layers_ = equal_layers_ && model.layer_flops[l] == model.layer_flops[0] &&
+                    a.kv_group == first.kv_group && a.KvNumbers() == first.KvNumbers() &&
+                    a.heads == first.heads && a.ProductsPerKey() == first.ProductsPerKey();
   }
   AddNodeTimes(model, context);
   if (links == Links::kAll) {
@@ -102,10 +96,35 @@ void PlacementProblem::AddOverheads(const PlannerModel& model, uint32_t context)
   }
 }
 
-void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
-  const std::vector<uint64_t>& read =
-      model.layer_read_bytes.empty() ? model.layer_bytes : model.layer_read_bytes;
+void PlacementProblem::AddWeights(const PlannerModel& model) {
+  const auto kind = [&](const std::vector<uint64_t>& bytes, const std::vector<uint64_t>& read,
+                        uint64_t embed, uint64_t head) {
+    STRATA_CHECK(bytes.size() == layers_ && read.size() == layers_);
+    Weights weights{.before = {0}, .read = read, .embed = embed, .head = head};
+    for (uint32_t l = 0; l < layers_; ++l) {
+      weights.before.push_back(weights.before.back() + bytes[l]);
+      weights.equal_layers = weights.equal_layers && bytes[l] == bytes[0] && read[l] == read[0];
+    }
+    return std::make_shared<const Weights>(std::move(weights));
+  };
+  const auto stored =
+      kind(model.layer_bytes,
+           model.layer_read_bytes.empty() ? model.layer_bytes : model.layer_read_bytes,
+           model.embed_bytes, model.head_bytes);
+  const auto on_mlx = model.on_mlx.has_value()
+                          ? kind(model.on_mlx->layer_bytes, model.on_mlx->layer_read_bytes,
+                                 model.on_mlx->embed_bytes, model.on_mlx->head_bytes)
+                          : stored;
   for (const auto& node : nodes_) {
+    weights_.push_back(&FootprintOf(node->device) == &MlxFootprint() ? on_mlx : stored);
+    equal_layers_ = equal_layers_ && weights_.back()->equal_layers;
+  }
+}
+
+void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const auto& node = nodes_[i];
+    const Weights& weights = *weights_[i];
     std::vector<double>& times = layer_ms_.emplace_back(1, 0.0);
     for (uint32_t l = 0; l < layers_; ++l) {
       const AttentionSpec& a = model.spec.layers[l].attention;
@@ -115,12 +134,12 @@ void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context)
       const double attention_flops = keys * 2.0 * a.heads * static_cast<double>(a.ProductsPerKey());
       times.push_back(
           times.back() +
-          std::max(MsAt(static_cast<double>(read[l]) + kv_bytes, node->read_bytes_per_s),
+          std::max(MsAt(static_cast<double>(weights.read[l]) + kv_bytes, node->read_bytes_per_s),
                    MsAt(model.layer_flops[l] + attention_flops, node->flops_per_s)));
     }
-    const double row = static_cast<double>(model.embed_bytes) / std::max(model.spec.vocab, 1u);
+    const double row = static_cast<double>(weights.embed) / std::max(model.spec.vocab, 1u);
     embed_ms_.push_back(MsAt(row, node->read_bytes_per_s));
-    head_ms_.push_back(std::max(MsAt(static_cast<double>(model.head_bytes), node->read_bytes_per_s),
+    head_ms_.push_back(std::max(MsAt(static_cast<double>(weights.head), node->read_bytes_per_s),
                                 MsAt(model.head_flops, node->flops_per_s)));
   }
 }
@@ -159,9 +178,18 @@ double PlacementProblem::StageMs(size_t node, uint32_t begin, uint32_t end) cons
   return layers + (begin == 0 ? embed_ms_[node] : 0) + (end == layers_ ? head_ms_[node] : 0);
 }
 
-uint64_t PlacementProblem::WeightBytes(uint32_t begin, uint32_t end) const {
-  return weight_bytes_[end] - weight_bytes_[begin] + (begin == 0 ? embed_bytes_ : 0) +
-         (end == layers_ ? head_bytes_ : 0);
+uint64_t PlacementProblem::WeightBytes(size_t node, uint32_t begin, uint32_t end) const {
+  const Weights& weights = *weights_[node];
+  return weights.before[end] - weights.before[begin] + (begin == 0 ? weights.embed : 0) +
+         (end == layers_ ? weights.head : 0);
+}
+
+uint64_t PlacementProblem::LeastWeightBytes() const {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  for (size_t node = 0; node < nodes(); ++node) {
+    least = std::min(least, WeightBytes(node, 0, layers_));
+  }
+  return least;
 }
 
 uint64_t PlacementProblem::GroupPages(uint32_t group, uint64_t pages, size_t stages) const {
@@ -184,7 +212,8 @@ uint64_t PlacementProblem::KvBytes(uint32_t begin, uint32_t end, uint64_t pages,
 }
 
 uint64_t PlacementProblem::StageBytes(size_t node, uint32_t begin, uint32_t end) const {
-  return WeightBytes(begin, end) + KvBytes(begin, end, pages) + OverheadBytes(node, end == layers_);
+  return WeightBytes(node, begin, end) + KvBytes(begin, end, pages) +
+         OverheadBytes(node, end == layers_);
 }
 
 uint64_t PlacementProblem::HostBytes(size_t node, uint32_t begin, uint32_t end) const {
@@ -197,8 +226,9 @@ uint64_t PlacementProblem::HostBytes(size_t node, uint32_t begin, uint32_t end) 
 }
 
 uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
+  const Weights& weights = *weights_[node];
   const uint64_t fixed =
-      (first ? embed_bytes_ : 0) + (last ? head_bytes_ : 0) + OverheadBytes(node, last);
+      (first ? weights.embed : 0) + (last ? weights.head : 0) + OverheadBytes(node, last);
   const uint64_t free = nodes_[node]->free_bytes;
   // Of the host's, one layer or more make no difference.
   const uint32_t begin = first ? 0 : last ? layers_ - 1 : std::min(1u, layers_ - 1);
@@ -206,7 +236,7 @@ uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
   if (free < fixed || HostBytes(node, begin, end) > nodes_[node]->host_free_bytes) {
     return 0;
   }
-  const uint64_t each = weight_bytes_[1] + KvBytes(0, 1, pages);
+  const uint64_t each = weights.before[1] + KvBytes(0, 1, pages);
   uint64_t most = each == 0 ? layers_ : std::min<uint64_t>(layers_, (free - fixed) / each);
   if (slowest_ms < kNever) {
     const double extra = (first ? embed_ms_[node] : 0) + (last ? head_ms_[node] : 0);

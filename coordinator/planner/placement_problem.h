@@ -56,7 +56,9 @@ class PlacementProblem {
   double StageMs(size_t node, uint32_t begin, uint32_t end) const;
   // Weights, KV and overhead of a stage on a node.
   uint64_t StageBytes(size_t node, uint32_t begin, uint32_t end) const;
-  uint64_t WeightBytes(uint32_t begin, uint32_t end) const;
+  uint64_t WeightBytes(size_t node, uint32_t begin, uint32_t end) const;
+  // The least that all weights take on any of the nodes.
+  uint64_t LeastWeightBytes() const;
   // Of the host's memory, the most that it takes while it is loaded; 0 where the node's device has
   // none of its own, or what is free of the host's is not known.
   uint64_t HostBytes(size_t node, uint32_t begin, uint32_t end) const;
@@ -113,6 +115,15 @@ class PlacementProblem {
 
  private:
   void AddLinks(const PlannerCluster& cluster, const std::vector<size_t>& members, uint32_t hidden);
+  // Of one kind of device.
+  struct Weights {
+    std::vector<uint64_t> before;  // [l]: of layers 0 to l - 1.
+    std::vector<uint64_t> read;    // [l]: what a token reads of layer l.
+    uint64_t embed = 0;
+    uint64_t head = 0;
+    bool equal_layers = true;
+  };
+  void AddWeights(const PlannerModel& model);
   void AddNodeTimes(const PlannerModel& model, uint32_t context);
 
   uint32_t layers_ = 0;
@@ -121,15 +132,13 @@ class PlacementProblem {
   std::vector<std::vector<double>> layer_ms_;  // [node][l]: layers 0 to l - 1.
   std::vector<double> embed_ms_;
   std::vector<double> head_ms_;
-  std::vector<uint64_t> weight_bytes_;  // [l]: of layers 0 to l - 1.
+  std::vector<std::shared_ptr<const Weights>> weights_;  // By node; those of a kind share them.
   std::vector<KvGroupSpec> groups_;
   // [group][l]: of one KV page of those of the layers 0 to l - 1 that are in the group.
   std::vector<std::vector<uint64_t>> page_bytes_;
   uint64_t all_page_bytes_ = 0;
   uint32_t max_batch_tokens_ = 0;
   uint32_t sessions_ = 1;
-  uint64_t embed_bytes_ = 0;
-  uint64_t head_bytes_ = 0;
   // What a stage takes besides weights and KV, by node; of the host's too, and with the head or
   // without it.
   struct Overhead {

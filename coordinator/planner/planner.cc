@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/planner/explain.h"
-#include "coordinator/planner/feasibility.h"
+#include "coordinator/planner/no_room.h"
 #include "coordinator/planner/solve.h"
 
 namespace strata {
@@ -18,6 +18,8 @@ namespace {
 
 // Shares of a stage's outputs are in 1/65536.
 constexpr uint32_t kWholeShare = 65536;
+// A plan of several kinds is taken where it is so much better than the best one of one kind.
+constexpr double kWorthAMix = 1.2;
 
 // One request being planned.
 class Planner {
@@ -98,6 +100,60 @@ class Planner {
         .Hint("load the model with --activations f32");
   }
 
+  // A placement, and the nodes that were to choose from.
+  struct Found {
+    PlacementProblem problem;
+    Solution solution;
+    std::vector<size_t> members;
+  };
+
+  // The best placement on nodes among these, by their indices.
+  std::optional<Found> BestOn(const std::vector<size_t>& members) const {
+    const PlacementProblem all = ProblemOf(members, Links::kNone);
+    std::vector<size_t> useful;
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (all.Useful(i)) {
+        useful.push_back(members[i]);
+      }
+    }
+    PlacementProblem problem = ProblemOf(useful);
+    auto solution = Solve(problem, goal_);
+    if (!solution) {
+      return std::nullopt;
+    }
+    problem.pages = solution->pages;
+    return Found{std::move(problem), *std::move(solution), std::move(useful)};
+  }
+
+  static bool IsOfOneKind(const Found& found) {
+    const std::vector<PlacedStage>& stages = found.solution.placement.stages;
+    return std::all_of(stages.begin(), stages.end(), [&](const PlacedStage& stage) {
+      return found.problem.node(stage.node).numerics ==
+             found.problem.node(stages.front().node).numerics;
+    });
+  }
+
+  // What a placement is worth by the goal: KV pages, or steps a second.
+  double Worth(const Solution& solution) const {
+    return goal_ == v1::PLAN_GOAL_CAPACITY     ? static_cast<double>(solution.pages)
+           : goal_ == v1::PLAN_GOAL_THROUGHPUT ? 1e3 / std::max(solution.slowest_ms, 1e-9)
+                                               : StepsPerSecond(solution, 1);
+  }
+
+  // A placement of nodes of several kinds, where it is to be preferred to the best one of one kind:
+  // bits that any node of a kind can compute again are worth something.
+  std::optional<Found> BestMix(const std::vector<size_t>& candidates,
+                               const std::optional<Found>& alone) const {
+    const bool less_precise_alone = model_.activations == "int8";
+    if (alone && less_precise_alone) {
+      return std::nullopt;  // What it would gain is not known: float32 activations are slower.
+    }
+    std::optional<Found> mix = BestOn(candidates);
+    const bool worth =
+        mix && (!alone || Worth(mix->solution) >= kWorthAMix * Worth(alone->solution));
+    return worth && !IsOfOneKind(*mix) ? std::move(mix) : std::nullopt;
+  }
+
   absl::StatusOr<v1::Plan> Choose(std::vector<size_t> candidates) {
     std::vector<PlannerNode> floats_alone;
     std::erase_if(candidates, [&](size_t i) {
@@ -114,35 +170,39 @@ class Planner {
     for (const size_t i : candidates) {
       classes[cluster_.nodes[i].numerics].push_back(i);
     }
-    struct Best {
-      PlacementProblem problem;
-      Solution solution;
-      std::vector<size_t> members;
-    };
-    std::optional<Best> best;
+    std::vector<std::vector<size_t>> kinds;
+    std::optional<Found> best;
     for (const auto& [numerics, members] : classes) {
-      const PlacementProblem all = ProblemOf(members, Links::kNone);
-      std::vector<size_t> useful;
-      for (size_t i = 0; i < members.size(); ++i) {
-        if (all.Useful(i)) {
-          useful.push_back(members[i]);
-        }
+      kinds.push_back(members);
+      std::optional<Found> found = BestOn(members);
+      if (found && (!best || Better(goal_, found->solution, best->solution))) {
+        best = std::move(found);
       }
-      PlacementProblem problem = ProblemOf(useful);
-      auto solution = Solve(problem, goal_);
-      if (solution && (!best || Better(goal_, *solution, best->solution))) {
-        problem.pages = solution->pages;
-        best.emplace(Best{std::move(problem), *std::move(solution), std::move(useful)});
+    }
+    std::optional<double> worth_alone;
+    bool mixed = false;
+    if (kinds.size() > 1) {
+      if (best) {
+        worth_alone = Worth(best->solution);
+      }
+      kinds.push_back(candidates);
+      if (std::optional<Found> mix = BestMix(candidates, best)) {
+        best = std::move(mix);
+        mixed = true;
       }
     }
     if (!best) {
-      return DoesNotFit(classes);
+      return DoesNotFit(kinds);
     }
     Explained explained{.problem = best->problem, .solution = best->solution};
     explained.floats_alone = std::move(floats_alone);
+    if (mixed) {
+      explained.mixed_for =
+          worth_alone ? Worth(best->solution) / *worth_alone : Explained::kNoKindFits;
+    }
     for (const size_t i : candidates) {
       const PlannerNode& node = cluster_.nodes[i];
-      if (node.numerics != best->problem.node(0).numerics) {
+      if (!mixed && node.numerics != best->problem.node(0).numerics) {
         explained.other_numerics.push_back(node);
       } else if (std::find(best->members.begin(), best->members.end(), i) == best->members.end()) {
         const PlacementProblem alone = ProblemOf({i}).WithoutHostMemory();
@@ -163,118 +223,16 @@ class Planner {
         .Hint("lower --kv-tokens");
   }
 
-  // The error of a model that fits nowhere, by the class that lacks least.
-  absl::Status DoesNotFit(const std::map<std::string, std::vector<size_t>>& classes) const {
-    uint64_t least = ~uint64_t{0};
-    absl::Status status;
-    for (const auto& [numerics, members] : classes) {
-      const PlacementProblem counted = ProblemOf(members);
-      const PlacementProblem problem = counted.WithoutHostMemory();
-      if (Feasible(problem).feasible) {
-        return HostsTooSmallError(counted);
-      }
-      size_t largest = 0;
-      uint64_t free = 0;
-      for (size_t i = 0; i < members.size(); ++i) {
-        largest = problem.node(i).free_bytes > problem.node(largest).free_bytes ? i : largest;
-        free += problem.node(i).free_bytes;
-      }
-      const uint64_t missing = MissingBytes(problem, largest);
-      if (missing < least) {
-        least = missing;
-        status = DoesNotFitError(problem, largest, missing, free);
+  // The error of a model that fits nowhere, by the nodes that lack least.
+  absl::Status DoesNotFit(const std::vector<std::vector<size_t>>& kinds) const {
+    std::optional<NoRoom> least;
+    for (const std::vector<size_t>& members : kinds) {
+      NoRoom here = WhyNoRoom(ProblemOf(members), wanted_tokens_, sessions_);
+      if (!least || here.missing_bytes < least->missing_bytes) {
+        least = std::move(here);
       }
     }
-    return status;
-  }
-
-  // The devices have the memory, and their hosts have not.
-  absl::Status HostsTooSmallError(const PlacementProblem& problem) const {
-    size_t node = 0;
-    for (size_t i = 0; i < problem.nodes(); ++i) {
-      const auto missing = [&](size_t of) {
-        const uint64_t needed = problem.HostBytes(of, 0, problem.layers());
-        return needed > problem.node(of).host_free_bytes ? needed - problem.node(of).host_free_bytes
-                                                         : uint64_t{0};
-      };
-      node = missing(i) > missing(node) ? i : node;
-    }
-    return HostTooSmallError(problem, {node, 0, problem.layers()});
-  }
-
-  absl::Status HostTooSmallError(const PlacementProblem& problem, const PlacedStage& stage) const {
-    const PlannerNode& node = problem.node(stage.node);
-    const uint64_t needed = problem.HostBytes(stage.node, stage.begin, stage.end);
-    const uint64_t missing =
-        needed > node.host_free_bytes ? needed - node.host_free_bytes : uint64_t{0};
-    return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
-                 absl::StrCat("the model does not fit: layers ", stage.begin, "-", stage.end - 1,
-                              " take ", FormatSize(needed), " of the host's memory of node ",
-                              node.name,
-                              " while they are packed for its device, a layer at a "
-                              "time, and ",
-                              FormatSize(node.host_free_bytes), " of --host-memory are free"))
-        .Node(node.name)
-        .Limit(absl::StrCat("host_free_bytes=", node.host_free_bytes))
-        .Hint("raise --host-memory of that worker, or add a node")
-        .Fact("missing_bytes", missing);
-  }
-
-  absl::Status DoesNotFitError(const PlacementProblem& problem, size_t largest, uint64_t missing,
-                               uint64_t free) const {
-    const uint32_t layers = problem.layers();
-    const uint64_t weights = problem.WeightBytes(0, layers);
-    const uint64_t kv = problem.KvBytes(0, layers, wanted_pages_);
-    bool exact = true;
-    const auto pages = MostPages(problem, 1 + sessions_, &exact);
-    const uint64_t buffers = problem.StageBytes(largest, 0, layers) - weights -
-                             problem.KvBytes(0, layers, problem.pages);
-    std::string hint = absl::StrCat("add a node, or free memory on one: ",
-                                    WhyNoKvFits(problem, weights, buffers, free));
-    if (pages) {
-      hint = absl::StrCat("add a node, or lower --kv-tokens (", (*pages - sessions_) * kPageTokens,
-                          " would fit), --context or --sessions");
-    }
-    const PlannerNode& node = problem.node(largest);
-    return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
-                 absl::StrCat("the model does not fit: ", FormatSize(missing),
-                              " are missing, even if all of them were on node ", node.name,
-                              ", which has most; it has ", FormatSize(weights), " of weights, ",
-                              FormatSize(kv), " of KV for ", wanted_tokens_, " tokens and ",
-                              FormatSize(buffers), " of buffers, and ", problem.nodes(),
-                              problem.nodes() == 1 ? " node has " : " nodes have ",
-                              FormatSize(free), " free"))
-        .Node(node.name)
-        .Limit(absl::StrCat("free_bytes=", free))
-        .Hint(hint)
-        .Fact("missing_bytes", missing)
-        .Fact("weight_bytes", weights)
-        .Fact("kv_bytes", kv)
-        .Fact("buffer_bytes", buffers);
-  }
-
-  // Why there is no room for any KV, of all nodes together or in whatever split.
-  std::string WhyNoKvFits(const PlacementProblem& problem, uint64_t weights, uint64_t buffers,
-                          uint64_t free) const {
-    const uint64_t least_pages = 1 + sessions_;
-    const uint64_t least_kv = problem.KvBytes(0, problem.layers(), least_pages);
-    if (weights > free) {
-      return "the weights alone do not fit";
-    }
-    const std::string besides = absl::StrCat(FormatSize(free - weights), " besides the weights");
-    if (weights + buffers > free) {
-      return absl::StrCat("the weights fit, but ", besides, " are too little for the ",
-                          FormatSize(buffers), " of buffers that computing takes");
-    }
-    if (weights + buffers + least_kv > free) {
-      return absl::StrCat("the weights fit, but ", besides, " are too little for ",
-                          FormatSize(buffers), " of buffers and ", FormatSize(least_kv),
-                          " of KV, the least that ", sessions_,
-                          sessions_ == 1 ? " session takes" : " sessions take");
-    }
-    return absl::StrCat("all nodes together have enough, but no split of the layers fits, since ",
-                        "each node that takes part needs its own buffers (", FormatSize(buffers),
-                        " with the head) and holds whole layers");
+    return least->error;
   }
 
   static absl::Status BadPins(std::string_view what) {
@@ -316,12 +274,6 @@ class Planner {
       if (std::find(members->begin(), members->end(), *index) != members->end()) {
         return BadPins(absl::StrCat("node ", pin.node(), " has two ranges of layers"));
       }
-      if (cluster_.nodes[*index].numerics !=
-          cluster_.nodes[members->empty() ? *index : members->front()].numerics) {
-        return BadPins(absl::StrCat("node ", pin.node(), " computes as ",
-                                    cluster_.nodes[*index].numerics,
-                                    ", others do not: a plan does not mix numerics"));
-      }
       if (!TakesActivations(*index)) {
         return NoInt8(absl::StrCat("node ", pin.node(), " computes"));
       }
@@ -355,7 +307,7 @@ class Planner {
             .Fact("missing_bytes", needed - node.free_bytes);
       }
       if (problem.HostBytes(stage.node, stage.begin, stage.end) > node.host_free_bytes) {
-        return HostTooSmallError(problem, stage);
+        return HostTooSmall(problem, stage);
       }
     }
     const Solution solution = SolvePinned(problem, goal_, stages);
@@ -381,7 +333,11 @@ class Planner {
     for (size_t i = 0; i < stages.size(); ++i) {
       WriteStage(problem, stages, i, pipeline.add_stages());
     }
-    const std::string& numerics = problem.node(0).numerics;
+    std::vector<LayerNumerics> kinds;
+    for (const PlacedStage& stage : stages) {
+      kinds.push_back({problem.node(stage.node).numerics, stage.begin, stage.end - 1});
+    }
+    const std::string numerics = NumericsOfStages(kinds);
     plan.mutable_numerics_class()->set_name(NumericsClassName(
         numerics, model_.weight_format, model_.head_format,
         TakesInt8Activations(numerics) ? model_.activations : "f32", model_.kv_format));
@@ -407,7 +363,7 @@ class Planner {
     rank.set_share_end(kWholeShare);
     out->set_first_layer(stage.begin);
     out->set_last_layer(stage.end - 1);
-    out->set_weight_bytes(problem.WeightBytes(stage.begin, stage.end));
+    out->set_weight_bytes(problem.WeightBytes(stage.node, stage.begin, stage.end));
     out->set_kv_bytes(problem.KvBytes(stage.begin, stage.end, problem.pages, stages.size()));
     for (uint32_t group = 0; group < model_.spec.kv_groups.size(); ++group) {
       bool used = false;

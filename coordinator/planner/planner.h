@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,7 @@ struct PlannerNode {
   uint64_t incarnation = 0;
   std::string device = "cpu";
   std::string device_name;  // For people: "NVIDIA H200"; "": not known.
-  std::string numerics;     // "cpu-2"; nodes of different numerics are not mixed in one plan.
+  std::string numerics;     // "cpu-2"; nodes of equal numerics compute the same bits.
   uint64_t free_bytes = 0;  // Memory that weights, KV and buffers may still take.
   // Of a device with memory of its own: the host's that its stages may still take, and weights on
   // their way. The largest number: it is not counted.
@@ -45,6 +46,14 @@ struct PlannerCluster {
   std::vector<std::vector<PlannerLink>> links;
 };
 
+// The weights of the model's parts on a kind of device.
+struct PlannerWeights {
+  std::vector<uint64_t> layer_bytes;
+  std::vector<uint64_t> layer_read_bytes;
+  uint64_t embed_bytes = 0;
+  uint64_t head_bytes = 0;
+};
+
 // Bytes and work of the model's parts, as stored on a node.
 struct PlannerModel {
   ModelSpec spec;
@@ -62,6 +71,8 @@ struct PlannerModel {
   std::string head_format;
   std::string activations;  // "f32"
   std::string kv_format;    // "f16"
+  // Where MLX keeps weights otherwise than CPUs do; else as above.
+  std::optional<PlannerWeights> on_mlx = {};
 };
 
 struct PlannerRequest {
@@ -78,7 +89,9 @@ void DropNode(const std::string& name, PlannerCluster* cluster);
 // with memory of its own: no less than a worker counts (StagedWeights), and more with more layers.
 uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end);
 
-// The plan (epoch 0), or why there is none: RESOURCE_EXHAUSTED with how much is missing and which
+// The plan (epoch 0), of nodes of one numerics; of several only where those of none alone have
+// room, or where that is a fifth better by the goal's measure (and takes no int8 activations away),
+// or by options.layers. Or why there is none: RESOURCE_EXHAUSTED with how much is missing and which
 // node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's name,
 // FAILED_PRECONDITION (BAD_ACTIVATIONS) where nodes do not take the activations.
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,

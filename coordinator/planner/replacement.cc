@@ -5,8 +5,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "common/model/numerics_class.h"
 #include "common/plan.h"
 #include "common/status.h"
 
@@ -55,17 +57,24 @@ class Search {
                                     [&](const Part& part) { return part.node == node.name; });
       if (!used && node.free_bytes >= least) spares_.push_back(&node);
     }
-    // Those that have most of what is lost packed, and of these the fastest, first.
-    std::stable_sort(spares_.begin(), spares_.end(),
-                     [this](const PlannerNode* a, const PlannerNode* b) {
-                       return std::pair(LostPacked(a->name), a->read_bytes_per_s) >
-                              std::pair(LostPacked(b->name), b->read_bytes_per_s);
-                     });
+    // Those that compute as a lost node did, then those that have most of what is lost packed, and
+    // of these the fastest, first.
+    const auto worth = [this](const PlannerNode* node) {
+      const bool alike = std::any_of(lost_.begin(), lost_.end(), [&](size_t lost) {
+        return NumericsOf(parts_[lost]) == node->numerics;
+      });
+      return std::tuple(alike, LostPacked(node->name), node->read_bytes_per_s);
+    };
+    std::stable_sort(
+        spares_.begin(), spares_.end(),
+        [&](const PlannerNode* a, const PlannerNode* b) { return worth(a) > worth(b); });
   }
 
   absl::StatusOr<std::optional<v1::Plan>> Better() {
     ASSIGN_OR_RETURN(const v1::Plan runs, request_.plan(Pinned(request_.options, parts_)));
-    ASSIGN_OR_RETURN(v1::Plan anew, request_.plan(Pinned(request_.options, {})));
+    const v1::LoadOptions open = Pinned(request_.options, {});
+    const v1::LoadOptions alike = OnNodesAlike(open);
+    ASSIGN_OR_RETURN(v1::Plan anew, request_.plan(alike.nodes().empty() ? open : alike));
     const bool worth = anew.predicted_tokens_per_s() >= kWorthAMove * runs.predicted_tokens_per_s();
     if (worth) {
       Add(std::move(anew));
@@ -79,10 +88,18 @@ class Search {
     if (request_.in_place && !plans_.empty()) {
       return Best();
     }
-    v1::LoadOptions open = Pinned(request_.options, {});
+    const v1::LoadOptions open = Pinned(request_.options, {});
+    if (const v1::LoadOptions alike = OnNodesAlike(open); !alike.nodes().empty()) {
+      if (absl::StatusOr<v1::Plan> anew = request_.plan(alike); anew.ok()) {
+        Add(*std::move(anew));
+      }
+    }
     absl::StatusOr<v1::Plan> anew = request_.plan(open);
     if (anew.ok()) {
       Add(*anew);
+    }
+    if (plans_.empty() && request_.other_class) {
+      plans_ = std::move(others_);
     }
     if (plans_.empty()) {
       return anew.ok() ? WhyNone(*anew) : anew.status();
@@ -91,6 +108,28 @@ class Search {
   }
 
  private:
+  // As what the part's layers were computed.
+  std::string NumericsOf(const Part& part) const {
+    return NumericsOfLayers(request_.before.numerics_class().name(), part.first_layer,
+                            part.last_layer);
+  }
+
+  // On the nodes alone that compute as the plan before does, where all of that was computed alike
+  // and others are left too; else without any.
+  v1::LoadOptions OnNodesAlike(v1::LoadOptions options) const {
+    const std::string& name = request_.before.numerics_class().name();
+    const std::string numerics = NumericsOfLayers(name, 0, parts_.back().last_layer);
+    for (const PlannerNode& node : request_.nodes) {
+      if (node.numerics == numerics) {
+        options.add_nodes(node.name);
+      }
+    }
+    if (static_cast<size_t>(options.nodes_size()) == request_.nodes.size()) {
+      options.clear_nodes();
+    }
+    return options;
+  }
+
   v1::Plan Best() {
     if (request_.options.standby() > 0) {
       const auto moves = [this](const v1::Plan& plan) { return MovementTo(plan) != Movement(); };
@@ -163,8 +202,8 @@ class Search {
 
   void Add(v1::Plan plan) {
     const bool same = plan.numerics_class().name() == request_.before.numerics_class().name();
-    if (same && HasDisk(plan)) {
-      plans_.push_back(std::move(plan));
+    if (HasDisk(plan)) {
+      (same ? plans_ : others_).push_back(std::move(plan));
     }
   }
 
@@ -188,8 +227,14 @@ class Search {
       }
       return;
     }
-    for (size_t i = 0; i < lost_.size(); ++i) {
-      parts[lost_[i]].node = spares_[i]->name;
+    std::vector<const PlannerNode*> left = spares_;
+    for (const size_t lost : lost_) {
+      const auto alike = std::find_if(left.begin(), left.end(), [&](const PlannerNode* node) {
+        return node->numerics == NumericsOf(parts_[lost]);
+      });
+      const auto taken = alike == left.end() ? left.begin() : alike;
+      parts[lost].node = (*taken)->name;
+      left.erase(taken);
     }
     TryParts(parts);
   }
@@ -235,6 +280,7 @@ class Search {
   std::vector<const PlannerNode*> spares_;
   std::vector<size_t> lost_;  // Indices of parts_.
   std::vector<v1::Plan> plans_;
+  std::vector<v1::Plan> others_;  // In other classes than the plan before.
 };
 
 }  // namespace

@@ -33,6 +33,9 @@ struct ReplacementRequest {
   v1::LoadOptions options;
   // Nodes that are left keep their layers, where any such plan fits.
   bool in_place = false;
+  // Where there is no plan in the class of before, one in another will do: sessions go on with what
+  // that computes.
+  bool other_class = false;
   // MakePlan with these options over `nodes`, or what else makes a plan of them.
   std::function<absl::StatusOr<v1::Plan>(const v1::LoadOptions& options)> plan;
 };
@@ -41,7 +44,8 @@ struct ReplacementRequest {
 // one's tokens a second for, the one by which the fewest bytes of weights travel, and then the
 // fewest are packed: with another node in the place of each lost one, with the layers of one lost
 // node at its neighbours', or placed anew. With options.standby the fastest of those that move and
-// pack nothing, however fast, if there are any. Where there is no plan, why placing anew fails.
+// pack nothing, however fast, if there are any. Where there are none in that class and
+// `other_class`, the same of those in others. Where there is no plan, why placing anew fails.
 absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request);
 
 // A plan made anew in the numerics class of before, where the planner predicts at least 20 % more

@@ -90,7 +90,7 @@ std::optional<Solution> SolveCapacity(PlacementProblem problem) {
     for (size_t i = 0; i < problem.nodes(); ++i) {
       free += static_cast<double>(problem.node(i).free_bytes);
     }
-    const double weights = static_cast<double>(problem.WeightBytes(0, problem.layers()));
+    const double weights = static_cast<double>(problem.LeastWeightBytes());
     const double page = static_cast<double>(problem.KvBytes(0, problem.layers(), *pages)) /
                         static_cast<double>(*pages);
     solution.gap = std::max(0.0, (free - weights) / page / static_cast<double>(*pages) - 1);

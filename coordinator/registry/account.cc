@@ -5,7 +5,6 @@
 #include <set>
 
 #include "common/checkpoint/checkpoint.h"
-#include "common/footprint/footprint.h"
 #include "common/model/gpt_oss_experts.h"
 #include "coordinator/registry/manifest.h"
 
@@ -16,9 +15,9 @@ namespace {
 // float32. Scales and biases are no matrices of their own.
 class Sum {
  public:
-  // `quantize`: what a worker makes of matrices of floats.
-  Sum(const ModelManifest& manifest, v1::Quantize quantize)
-      : manifest_(manifest), quantize_(quantize) {}
+  // `quantize`: what a worker makes of matrices of floats. The others outlive this.
+  Sum(const ModelManifest& manifest, const Footprint& footprint, v1::Quantize quantize)
+      : manifest_(manifest), footprint_(footprint), quantize_(quantize) {}
 
   void Add(const StageTensor& what) {
     const std::string& name = what.name;
@@ -28,8 +27,7 @@ class Sum {
     if (tensor == nullptr || what.part || IsMxfp4Scales(name)) {
       return;
     }
-    const uint64_t bytes =
-        CpuFootprint().WeightBytes(what, tensor->dtype, tensor->bytes, quantize_);
+    const uint64_t bytes = footprint_.WeightBytes(what, tensor->dtype, tensor->bytes, quantize_);
     bytes_ += bytes;
     expert_bytes_ += IsOfExperts(name) ? bytes : 0;
     if (LoadedShape(what).matrices != 0 && !StaysAsStored(name)) {
@@ -45,6 +43,7 @@ class Sum {
 
  private:
   const ModelManifest& manifest_;
+  const Footprint& footprint_;
   const v1::Quantize quantize_;
   uint64_t bytes_ = 0;
   uint64_t expert_bytes_ = 0;
@@ -66,7 +65,8 @@ std::string FormatOf(const std::map<std::string, uint64_t>& bytes) {
 
 }  // namespace
 
-WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantize) {
+WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantize,
+                             const Footprint& footprint) {
   const ModelSpec& spec = manifest.spec;
   WeightAccount account;
   const v1::Quantize ends = QuantizeOf(quantize, /*in_layer=*/false);
@@ -75,7 +75,7 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
   std::set<std::string> in_layers;
   std::map<std::string, uint64_t> formats;
   for (uint32_t layer = 0; layer <= last; ++layer) {
-    Sum sum(manifest, quantize);
+    Sum sum(manifest, footprint, quantize);
     for (const StageTensor& tensor : TensorsOf(spec, layer, layer, false, false, exists)) {
       sum.Add(tensor);
       in_layers.insert(tensor.name);
@@ -99,10 +99,10 @@ WeightAccount AccountWeights(const ModelManifest& manifest, v1::Quantize quantiz
       }
     }
   };
-  Sum embeds(manifest, ends);
+  Sum embeds(manifest, footprint, ends);
   add_ends(true, false, &embeds);
   account.embed_bytes = embeds.bytes();
-  Sum head(manifest, ends);
+  Sum head(manifest, footprint, ends);
   add_ends(false, true, &head);
   account.head_bytes = head.bytes();
   account.head_format = FormatOf(head.matrices());

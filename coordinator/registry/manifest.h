@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/file_reader.h"
+#include "common/footprint/footprint.h"
 #include "common/model/model_spec.h"
 #include "strata/v1/types.pb.h"
 
@@ -103,8 +104,10 @@ struct WeightAccount {
   std::string layer_format;
   std::string head_format;
 };
+// Bytes are those that a device of this footprint takes; formats are the same on all.
 WeightAccount AccountWeights(const ModelManifest& manifest,
-                             v1::Quantize quantize = v1::QUANTIZE_NONE);
+                             v1::Quantize quantize = v1::QUANTIZE_NONE,
+                             const Footprint& footprint = CpuFootprint());
 
 // Whether workers keep some of the matrices as integers, just as they are stored; and whether
 // others, of floats, are left for --quantize.

@@ -212,6 +212,7 @@ absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
                                            const PlannerCluster& cluster, const v1::Plan& before,
                                            const WeightHolders& holders, nanoseconds step_timeout) {
   ReplacementRequest request = RequestOf(model, options, cluster, before, step_timeout);
+  request.other_class = true;
   request.caches =
       CachesOf(LayersOf(model, before.numerics_class().name()), cluster.nodes, holders);
   return PlanReplacement(request);

@@ -5,6 +5,7 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/generation_config.h"
+#include "common/footprint/footprint.h"
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
 #include "coordinator/service/request/chat_prompt.h"
@@ -149,6 +150,11 @@ PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   model.head_format = account.head_format;
   model.activations = options.activations() == v1::ACTIVATIONS_INT8 ? "int8" : "f32";
   model.kv_format = options.kv_dtype() == v1::KV_DTYPE_F32 ? "f32" : "f16";
+  WeightAccount mlx = AccountWeights(*manifest, options.quantize(), MlxFootprint());
+  model.on_mlx = PlannerWeights{.layer_bytes = std::move(mlx.layer_bytes),
+                                .layer_read_bytes = std::move(mlx.layer_read_bytes),
+                                .embed_bytes = mlx.embed_bytes,
+                                .head_bytes = mlx.head_bytes};
   return model;
 }
 

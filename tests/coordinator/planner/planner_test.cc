@@ -90,27 +90,94 @@ TEST(MakePlan, OnlyNamedNodesAreUsed) {
   ExpectRefused(ThreeNodes(), request, absl::StatusCode::kNotFound, "there is no ready node 'd'");
 }
 
-TEST(MakePlan, NumericsAreNeverMixed) {
-  PlannerCluster cluster = ThreeNodes();
+// Two nodes, the first of which computes as MLX does.
+PlannerCluster TwoKinds(uint64_t free_bytes, double gigabytes_per_s_of_the_other) {
+  PlannerCluster cluster =
+      MakeCluster({MakeNode("mac", free_bytes, 50, 4000),
+                   MakeNode("box", free_bytes, gigabytes_per_s_of_the_other, 4000)},
+                  {0.01, 1e10});
   cluster.nodes[0].numerics = "mlx-1";
-  for (PlannerNode& node : cluster.nodes) {
-    node.free_bytes = 240 * kMiB;  // No node holds the model alone.
+  return cluster;
+}
+
+std::string ClassOn(const PlannerCluster& cluster, const PlannerRequest& request,
+                    const PlannerModel& model = Small()) {
+  const auto plan = MakePlan(cluster, model, request);
+  EXPECT_TRUE(plan.ok()) << Describe(plan.status());
+  if (!plan.ok()) {
+    return "";
   }
+  ExpectValid(cluster, model, request, *plan);
+  return plan->numerics_class().name();
+}
+
+TEST(MakePlan, KindsAreMixedWhereNoneAloneHasRoom) {
   const auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 256);
-  const auto plan = MakePlan(cluster, Small(), request);
+  const PlannerCluster small = TwoKinds(240 * kMiB, 50);
+  const auto plan = MakePlan(small, Small(), request);
   ASSERT_TRUE(plan.ok()) << Describe(plan.status());
-  ExpectValid(cluster, Small(), request, *plan);
-  EXPECT_THAT(plan->numerics_class().name(), HasSubstr("cpu-2/"));
-  std::string why;
-  for (const std::string& sentence : plan->why()) {
-    why += sentence;
-  }
-  EXPECT_THAT(why, HasSubstr("Node a is left out: it computes as mlx-1"));
-  // Alone it would be the fastest.
-  cluster.nodes[0].free_bytes = kGiB;
-  const auto alone = MakePlan(cluster, Small(), request);
-  ASSERT_TRUE(alone.ok());
-  EXPECT_THAT(alone->numerics_class().name(), HasSubstr("mlx-1/"));
+  ExpectValid(small, Small(), request, *plan);
+  ASSERT_EQ(plan->pipelines(0).stages_size(), 2);
+  EXPECT_THAT(plan->numerics_class().name(),
+              ::testing::MatchesRegex("(mlx-1|cpu-2):0-[0-8].(mlx-1|cpu-2):[1-9]-9/w=bf16,.*"));
+  EXPECT_THAT(plan->why(), ::testing::Contains(HasSubstr("nodes of one kind alone have no room")));
+  // With room on one node nothing is mixed.
+  EXPECT_THAT(ClassOn(TwoKinds(kGiB, 40), request), HasSubstr("mlx-1/"));
+  // Neither kind lacks as much as both together do.
+  const auto none = MakePlan(TwoKinds(100 * kMiB, 50), Small(), request);
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("2 nodes have"));
+}
+
+TEST(MakePlan, KindsAreMixedWhereThatIsAFifthBetter) {
+  const auto request = MakeRequest(v1::PLAN_GOAL_THROUGHPUT, 256);
+  // Half of the layers each take half of the time.
+  const auto plan = MakePlan(TwoKinds(kGiB, 50), Small(), request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->numerics_class().name(), HasSubstr("mlx-1:"));
+  EXPECT_THAT(plan->why(), ::testing::Contains(HasSubstr("times as good as nodes of one kind")));
+  const PlannerCluster slow = TwoKinds(kGiB, 5);
+  EXPECT_THAT(ClassOn(slow, request), HasSubstr("mlx-1/"));
+  const auto alone = MakePlan(slow, Small(), request);
+  EXPECT_THAT(alone->why(), ::testing::Contains(
+                                HasSubstr("Node box is left out: it computes as cpu-2, and mixing "
+                                          "numerics gains too little")));
+}
+
+TEST(MakePlan, AMixTakesNoInt8ActivationsAwayWhereAKindAloneHasRoom) {
+  auto request = MakeRequest(v1::PLAN_GOAL_THROUGHPUT, 256);
+  request.options.set_activations(v1::ACTIVATIONS_INT8);
+  request.activations_by_default = true;
+  PlannerModel model = Small();
+  model.activations = "int8";
+  EXPECT_THAT(ClassOn(TwoKinds(kGiB, 50), request, model), ::testing::Not(HasSubstr("+")));
+  EXPECT_THAT(ClassOn(TwoKinds(240 * kMiB, 50), request, model), HasSubstr(",act=f32/"));
+}
+
+TEST(MakePlan, WeightsCountAsTheKindOfDeviceKeepsThem) {
+  const auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 256);
+  PlannerModel model = Small();
+  model.on_mlx = PlannerWeights{.layer_bytes = model.layer_bytes,
+                                .layer_read_bytes = model.layer_bytes,
+                                .embed_bytes = 2 * model.embed_bytes,
+                                .head_bytes = 2 * model.head_bytes};
+  for (uint64_t& bytes : model.on_mlx->layer_bytes) bytes *= 2;
+  model.on_mlx->layer_read_bytes = model.on_mlx->layer_bytes;
+  PlannerCluster cluster = TwoKinds(4 * kGiB, 40);
+  const auto weight_bytes = [&](const char* device) {
+    cluster.nodes[0].device = device;
+    PlannerRequest pinned = request;
+    AddPin(&pinned, "mac", 0, 9);
+    const auto plan = MakePlan(cluster, model, pinned);
+    EXPECT_TRUE(plan.ok()) << Describe(plan.status());
+    return plan.ok() ? plan->pipelines(0).stages(0).weight_bytes() : 0;
+  };
+  EXPECT_EQ(weight_bytes("mlx"), 2 * weight_bytes("cpu"));
+  // Twice the bytes take twice the time: the slower box is the faster one then.
+  cluster.nodes[0].device = "mlx";
+  const auto plan = MakePlan(cluster, model, request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->pipelines(0).stages(0).ranks(0).node(), "box");
 }
 
 TEST(MakePlan, PinnedLayersAreTheWholePlacement) {
@@ -161,9 +228,17 @@ TEST(MakePlan, PinsThatDoNotCoverTheLayersAreRefused) {
   auto outside = with({{"a", 0, 9}});
   outside.options.add_nodes("b");
   ExpectRefused(ThreeNodes(), outside, invalid, "not among --nodes");
+}
+
+TEST(MakePlan, PinsMayMixKinds) {
   PlannerCluster mixed = ThreeNodes();
-  mixed.nodes[1].numerics = "mlx-1";
-  ExpectRefused(mixed, with({{"a", 0, 5}, {"b", 6, 9}}), invalid, "does not mix numerics");
+  mixed.nodes[1].numerics = "mlx-1.cpu.0.32.4";
+  auto request = MakeRequest(v1::PLAN_GOAL_LATENCY, 4096);
+  AddPin(&request, "a", 0, 5);
+  AddPin(&request, "b", 6, 8);
+  AddPin(&request, "c", 9, 9);
+  EXPECT_EQ(ClassOn(mixed, request),
+            "cpu-2:0-5+mlx-1.cpu.0.32.4:6-8+cpu-2:9-9/w=bf16,head=bf16,act=f32/kv=f16");
 }
 
 TEST(MakePlan, NodesThatTakeFloatActivationsAloneAreLeftOutWhereInt8IsAskedFor) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/footprint/footprint.h"
+#include "common/model/numerics_class.h"
 #include "gtest/gtest.h"
 
 namespace strata::testing {
@@ -241,6 +242,7 @@ void ExpectValid(const PlannerCluster& cluster, const PlannerModel& model,
   uint32_t next = 0;
   double sum_ms = 0;
   std::set<size_t> used;
+  std::vector<LayerNumerics> kinds;
   for (size_t i = 0; i < stages.size(); ++i) {
     const v1::PlanStage& out = pipeline.stages(static_cast<int>(i));
     const PlannerNode& node = cluster.nodes[stages[i].node];
@@ -252,7 +254,7 @@ void ExpectValid(const PlannerCluster& cluster, const PlannerModel& model,
     EXPECT_EQ(out.ranks(0).incarnation(), node.incarnation);
     EXPECT_EQ(out.ranks(0).share_begin(), 0u);
     EXPECT_EQ(out.ranks(0).share_end(), 65536u);
-    EXPECT_EQ(node.numerics, cluster.nodes[stages[0].node].numerics);
+    kinds.push_back({node.numerics, stages[i].begin, stages[i].end - 1});
     ASSERT_EQ(out.kv_pages_size(), 1);
     EXPECT_EQ(out.kv_pages(0), pipeline.stages(0).kv_pages(0));
     EXPECT_GE(out.kv_pages(0), WantedPages(request));
@@ -264,6 +266,7 @@ void ExpectValid(const PlannerCluster& cluster, const PlannerModel& model,
     sum_ms += out.predicted_ms();
   }
   EXPECT_EQ(next, model.spec.layers.size());
+  EXPECT_EQ(plan.numerics_class().name().find(NumericsOfStages(kinds) + "/"), 0u);
   if (request.options.goal() != v1::PLAN_GOAL_THROUGHPUT) {
     EXPECT_NEAR(plan.predicted_tokens_per_s() * sum_ms, 1000, 1e-6);
   }

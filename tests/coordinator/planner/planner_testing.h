@@ -24,8 +24,8 @@ PlannerNode MakeNode(std::string name, uint64_t free_bytes, double gigabytes_per
 PlannerCluster MakeCluster(std::vector<PlannerNode> nodes, PlannerLink link);
 PlannerRequest MakeRequest(v1::PlanGoal goal, uint64_t kv_tokens, uint32_t sessions = 1);
 
-// Fails the test unless the plan holds every layer once and in order, no node twice, one numerics,
-// no more than each node's memory, and the KV target on every stage.
+// Fails the test unless the plan holds every layer once and in order, no node twice, the class of
+// its nodes, no more than each node's memory, and the KV target on every stage.
 void ExpectValid(const PlannerCluster& cluster, const PlannerModel& model,
                  const PlannerRequest& request, const v1::Plan& plan);
 

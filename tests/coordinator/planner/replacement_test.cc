@@ -1,5 +1,6 @@
 #include "coordinator/planner/replacement.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -72,6 +73,7 @@ class Replacing {
                                .layer_bytes = model_.layer_bytes,
                                .caches = caches_,
                                .options = request_.options,
+                               .other_class = other_class_,
                                .plan = [&](const v1::LoadOptions& options) {
                                  PlannerRequest asked = request_;
                                  asked.options = options;
@@ -99,6 +101,7 @@ class Replacing {
   PlannerModel model_;
   PlannerRequest request_;
   NodeCaches caches_ = {};
+  bool other_class_ = false;
 };
 
 TEST(Replacement, WhatRunsIsLeftOnlyForAPlanThatIsAFifthFaster) {
@@ -240,6 +243,56 @@ TEST(Replacement, NodesOfOtherNumericsDoNotTakeOver) {
   Replacing r(nodes);
   const auto plan = r.Without(r.Before({{"a", 11}}), {"a"});
   EXPECT_EQ(ReasonOf(plan.status()), "NUMERICS_CHANGED");
+}
+
+// Who takes over from "lost" where other classes will do, and the class.
+std::string InAnyClass(Replacing* r, const v1::Plan& before, const std::string& lost) {
+  r->other_class_ = true;
+  const auto plan = r->Without(before, {lost});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  if (!plan.ok()) {
+    return "";
+  }
+  const std::string& name = plan->numerics_class().name();
+  return Placed(*plan) + " as " + name.substr(0, name.find('/'));
+}
+
+TEST(Replacement, WhereOtherClassesWillDoTheSameKindIsTakenFirst) {
+  std::vector<PlannerNode> nodes = {MakeNode("a", kHalf, 40, 1000), MakeNode("b", kHalf, 40, 1000),
+                                    MakeNode("alike", kHalf, 38, 900),
+                                    MakeNode("other", 8 * kGiB, 400, 10000)};
+  nodes[3].numerics = "mlx-1";
+  Replacing r(nodes);
+  const v1::Plan before = r.Before({{"a", 5}, {"b", 11}});
+  EXPECT_EQ(InAnyClass(&r, before, "b"), "a:0-5,alike:6-11 as cpu-2")
+      << "however much faster the other is";
+  r.all_.nodes[2].free_bytes = kMiB;
+  r.all_.nodes[3].free_bytes = kHalf;
+  EXPECT_EQ(InAnyClass(&r, before, "b"), "a:0-5,other:6-11 as cpu-2:0-5+mlx-1:6-11");
+  r.other_class_ = false;
+  EXPECT_EQ(ReasonOf(r.Without(before, {"b"}).status()), "NUMERICS_CHANGED");
+}
+
+TEST(Replacement, APlanThatMixesKindsHasEachLostPartTakenByItsKind) {
+  std::vector<PlannerNode> nodes = {
+      MakeNode("mac", kHalf, 40, 1000), MakeNode("box", kHalf, 40, 1000),
+      MakeNode("mac2", kHalf, 60, 2000), MakeNode("box2", kHalf, 50, 1000)};
+  nodes[0].numerics = nodes[2].numerics = "mlx-1";
+  Replacing r(nodes);
+  const v1::Plan before = r.Before({{"mac", 5}, {"box", 11}});
+  EXPECT_EQ(Placed(r.Without(before, {"mac"}).value()), "mac2:0-5,box:6-11");
+  EXPECT_EQ(Placed(r.Without(before, {"box"}).value()), "mac:0-5,box2:6-11");
+  EXPECT_EQ(Placed(r.Without(before, {"box", "mac"}).value()), "mac2:0-5,box2:6-11");
+}
+
+TEST(Replacement, APlanFromNothingIsMadeOfTheSameKindThoughTheOtherIsFaster) {
+  // Neither has a place of its own: three of them take what one had.
+  std::vector<PlannerNode> nodes = {MakeNode("a", 8 * kGiB, 40, 1000)};
+  for (const char* name : {"b", "c", "d"}) nodes.push_back(MakeNode(name, kHalf, 10, 1000));
+  nodes.push_back(MakeNode("other", 8 * kGiB, 400, 10000));
+  nodes.back().numerics = "mlx-1";
+  Replacing r(nodes);
+  EXPECT_THAT(InAnyClass(&r, r.Before({{"a", 11}}), "a"), ::testing::EndsWith(" as cpu-2"));
 }
 
 TEST(Replacement, WhereNothingFitsItSaysWhatIsMissing) {
