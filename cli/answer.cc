@@ -121,8 +121,13 @@ std::string AnswerSummary(const sdk::Generation& generation) {
     line += ", " + Rounded(static_cast<double>(generation.token_ids.size() - 1) * 1e3 / decode_ms) +
             " tokens/s";
   }
-  return line + ", first token after " + Rounded(generation.ttft_ms) + " ms, seed " +
-         std::to_string(generation.seed);
+  line += ", first token after " + Rounded(generation.ttft_ms) + " ms, seed " +
+          std::to_string(generation.seed);
+  for (const sdk::NumericsChange& change : generation.numerics_changes) {
+    line += ", computed as " + Printable(change.numerics_class) + " from token " +
+            std::to_string(change.token) + " on";
+  }
+  return line;
 }
 
 absl::Status CheckNotCancelled(const sdk::Generation& generation) {

@@ -306,6 +306,14 @@ Json CheckDocument(const std::string& model, const v1::ModelCheck& check) {
                    {"reference_node", check.reference_node()},
                    {"numerics_class", check.numerics_class()},
                    {"plan_epoch", check.plan_epoch()}};
+  if (!check.reference_nodes().empty()) {
+    document["reference_nodes"] = Strings(check.reference_nodes());
+  }
+  if (!check.across_node().empty()) {
+    document["across_node"] = check.across_node();
+    document["tolerance"] = check.tolerance();
+    document["largest_difference"] = check.largest_difference();
+  }
   if (!check.equal()) {
     document["layer"] = check.layer();
     document["position"] = check.position();
@@ -330,6 +338,10 @@ Json GenerationDocument(const sdk::Generation& generation, bool with_logprobs,
                 {"numerics_class", generation.numerics_class},
                 {"plan_epoch", generation.plan_epoch}};
   // Of answers that have such.
+  for (const sdk::NumericsChange& change : generation.numerics_changes) {
+    document["numerics_changes"].push_back(
+        {{"token", change.token}, {"numerics_class", change.numerics_class}});
+  }
   if (generation.drafted_tokens > 0) {
     document["usage"]["drafted_tokens"] = generation.drafted_tokens;
     document["usage"]["accepted_tokens"] = generation.accepted_tokens;

@@ -93,11 +93,13 @@ class Deployment : public PlacedModel {
     kPrepare,  // They load beside those that serve, until they take their place.
     kPause,    // Sessions wait while they load, in memory that the others leave.
   };
+  // Another numerics class is refused, or sessions go on in it and are told.
+  enum class MoveClass { kSame, kAny };
   // Other nodes, another number of stages, other cuts; a new epoch. `plan` names nodes with their
   // incarnations. Sessions are computed again there. FAILED_PRECONDITION (NOT_READY where it
   // neither waits for nodes nor runs, MOVE_IN_PROGRESS, NUMERICS_CHANGED, KV_IN_USE) changes
   // nothing.
-  absl::Status Move(const v1::Plan& plan, MoveWay way);
+  absl::Status Move(const v1::Plan& plan, MoveWay way, MoveClass numerics = MoveClass::kSame);
   // Whether PlacedModel::next loads beside what serves; why the newest such was given up.
   bool prepares() const { return phase_ == DeploymentPhase::kPreparing; }
   const absl::Status& move_problem() const { return move_problem_; }

@@ -69,7 +69,7 @@ void Deployment::SearchFailed(const absl::Status& why) {
   }
 }
 
-absl::Status Deployment::Move(const v1::Plan& plan, MoveWay way) {
+absl::Status Deployment::Move(const v1::Plan& plan, MoveWay way, MoveClass numerics) {
   if (prepares() || phase_ == DeploymentPhase::kRelinking) {
     return Error(absl::StatusCode::kFailedPrecondition, "MOVE_IN_PROGRESS",
                  "model '" + model()->name + "' is being moved to other nodes already")
@@ -81,7 +81,8 @@ absl::Status Deployment::Move(const v1::Plan& plan, MoveWay way) {
                  "model '" + model()->name + "' is " + DeploymentStateName(state()))
         .Hint("try again once it is ready; see `strata model show " + model()->name + "`");
   }
-  if (plan.numerics_class().name() != this->plan().numerics_class().name()) {
+  const bool same_class = plan.numerics_class().name() == this->plan().numerics_class().name();
+  if (!same_class && numerics == MoveClass::kSame) {
     return Error(absl::StatusCode::kFailedPrecondition, "NUMERICS_CHANGED",
                  "model '" + model()->name + "' is computed in the class " +
                      this->plan().numerics_class().name() + ", the other nodes compute in " +
@@ -93,6 +94,13 @@ absl::Status Deployment::Move(const v1::Plan& plan, MoveWay way) {
     return fits;
   }
   move_problem_ = absl::OkStatus();
+  if (!same_class) {
+    LogWarn({{"model", model()->name},
+             {"deployment", id()},
+             {"from", this->plan().numerics_class().name()},
+             {"to", plan.numerics_class().name()}},
+            "the model moves to another numerics class: no nodes of its own had room");
+  }
   LogInfo({{"model", model()->name},
            {"deployment", id()},
            {"requests", pipeline_.live_requests()},

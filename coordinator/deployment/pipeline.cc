@@ -91,7 +91,8 @@ void Pipeline::LeaveEpoch() {
 
 void Pipeline::Suspend() {
   LeaveEpoch();
-  engine_->Suspend(EngineStages(placed_->plan()), host_->Now());
+  engine_->Suspend(EngineStages(placed_->plan()), host_->Now(),
+                   placed_->plan().numerics_class().name());
 }
 
 void Pipeline::Repoint() {

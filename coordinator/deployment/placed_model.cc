@@ -10,6 +10,14 @@
 
 namespace strata {
 
+namespace {
+
+bool SameClass(const v1::Plan& a, const v1::Plan& b) {
+  return a.numerics_class().name() == b.numerics_class().name();
+}
+
+}  // namespace
+
 bool PlanUses(const v1::Plan& plan, const std::string& node) {
   const auto& stages = OnlyPipeline(plan).stages();
   return std::any_of(stages.begin(), stages.end(),
@@ -19,7 +27,7 @@ bool PlanUses(const v1::Plan& plan, const std::string& node) {
 bool StageStays(const v1::Plan& before, const v1::Plan& after, int index) {
   const auto& x = OnlyPipeline(before).stages();
   const auto& y = OnlyPipeline(after).stages();
-  if (x.size() != y.size()) {
+  if (x.size() != y.size() || !SameClass(before, after)) {
     return false;
   }
   const v1::PlanStage& old = x[index];
@@ -56,7 +64,8 @@ bool SharesLayers(const v1::PlanStage& a, const v1::PlanStage& b) {
 bool KvMayMove(const v1::Plan& before, const v1::Plan& after, bool windows) {
   const std::vector<uint64_t> old = LeastPages(before);
   const std::vector<uint64_t> pages = LeastPages(after);
-  return std::equal(old.begin(), old.end(), pages.begin(), pages.end(),
+  return SameClass(before, after) &&
+         std::equal(old.begin(), old.end(), pages.begin(), pages.end(),
                     [](uint64_t x, uint64_t y) { return y >= x; }) &&
          (!windows || OnlyPipeline(before).stages_size() == OnlyPipeline(after).stages_size());
 }

@@ -24,12 +24,14 @@
 namespace strata {
 
 // Whether the stage at `index` of `after` stands already under `before`: the same layers with the
-// same KV on the same node, in the same place of as many stages. Where it passes on may differ.
+// same KV on the same node, in the same place of as many stages of the same numerics class. Where
+// it passes on may differ.
 bool StageStays(const v1::Plan& before, const v1::Plan& after, int index);
 
 // Whether the stages of `after` can have the KV that those of `before` have, layer by layer: those
 // with the fewest pages of a KV group have no fewer than before. Of a model with windows
-// (`windows`), whose accounts follow the number of stages, there have to be as many.
+// (`windows`), whose accounts follow the number of stages, there have to be as many. And both are
+// of the same numerics class.
 bool KvMayMove(const v1::Plan& before, const v1::Plan& after, bool windows);
 
 // Whether a stage of the plan is on the node.
@@ -97,8 +99,8 @@ class PlacedModel {
   // No epoch up to this one is used again.
   void SkipTo(uint64_t epoch);
 
-  // Another placement of the same numerics class, in no epoch yet: Renew is to follow. A change of
-  // KV that is under way is forgotten, and the placement is recorded soon.
+  // Another placement, in no epoch yet: Renew is to follow. A change of KV that is under way is
+  // forgotten, and the placement is recorded soon.
   void Replace(const v1::Plan& plan);
 
   // Another placement beside this one, in an epoch that nothing else has. It is given up, or takes

@@ -271,8 +271,9 @@ void Engine::OnFenced(uint64_t epoch, TimePoint now) { impl_->OnFenced(epoch, no
 absl::Status Engine::CheckFits(const std::vector<EngineStage>& stages) const {
   return impl_->CheckFits(stages);
 }
-void Engine::Suspend(std::vector<EngineStage> stages, TimePoint now) {
-  impl_->Suspend(std::move(stages), now);
+void Engine::Suspend(std::vector<EngineStage> stages, TimePoint now,
+                     const std::string& numerics_class) {
+  impl_->Suspend(std::move(stages), now, numerics_class);
 }
 void Engine::Drain(bool drains, TimePoint now) { impl_->Drain(drains, now); }
 bool Engine::drained() const { return impl_->drained(); }

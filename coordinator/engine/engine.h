@@ -264,7 +264,9 @@ class Engine {
   // sessions wait, to be computed again from their tokens (those that do not fit any more when
   // there is room again), and new ones queue. A session that `stages` can never hold fails
   // (KV_NEVER_FITS): see CheckFits. From every state but kStopped; again, to go back to what was.
-  void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  // `numerics_class`: in which they compute; sessions are told of another one. "": as before.
+  void Suspend(std::vector<EngineStage> stages, TimePoint now,
+               const std::string& numerics_class = "");
   // Whether no step is sent any more, until Suspend or Repoint, or until it is told otherwise:
   // those in flight come back, and drained() once all have.
   void Drain(bool drains, TimePoint now);

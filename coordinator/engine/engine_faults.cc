@@ -218,8 +218,15 @@ void Engine::Impl::BeginSuspension(std::vector<EngineStage> stages) {
   results_.ForgetRefusals();
 }
 
-void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now) {
+void Engine::Impl::Suspend(std::vector<EngineStage> stages, TimePoint now,
+                           const std::string& numerics_class) {
   BeginSuspension(std::move(stages));
+  if (!numerics_class.empty() && numerics_class != config_.numerics_class) {
+    config_.numerics_class = numerics_class;
+    for (auto& [id, session] : sessions_.all()) {
+      session.sink->OnNumericsClass(numerics_class);
+    }
+  }
   // No stage has anything any more, so there is nothing to release either.
   book_.ForgetAll(&sessions_.all());
   admission_.ReserveAnew();
@@ -248,7 +255,7 @@ void Engine::Impl::Repoint(std::vector<EngineStage> stages, TimePoint now) {
 void Engine::Impl::LoseStages(const absl::Status& why, nanoseconds patience, TimePoint now) {
   const TimePoint since = in_flight_.LastSign(now);
   NoteSuspects();
-  Suspend(config_.stages, now);
+  Suspend(config_.stages, now, config_.numerics_class);
   ends_.FailOffenders(NodesOf(config_.stages), why);
   fence_.LoseStages(why, since, patience, now);
 }

@@ -68,7 +68,7 @@ class Engine::Impl {
   void FailAll(const absl::Status& why, TimePoint now);
   void Stop(const absl::Status& why, TimePoint now);
   absl::Status CheckFits(const std::vector<EngineStage>& stages) const;
-  void Suspend(std::vector<EngineStage> stages, TimePoint now);
+  void Suspend(std::vector<EngineStage> stages, TimePoint now, const std::string& numerics_class);
   void Drain(bool drains, TimePoint now);
   bool drained() const { return in_flight_.empty(); }
   void Repoint(std::vector<EngineStage> stages, TimePoint now);
@@ -114,7 +114,7 @@ class Engine::Impl {
   absl::Status DownStatus() const;
 
   EngineHost* const host_;
-  EngineConfig config_;  // Only BeginSuspension changes it: the stages.
+  EngineConfig config_;  // Only suspensions change it: the stages, and their numerics class.
   EngineCounters counters_;
   StepTiming timing_;
   StepMeter meter_;

@@ -39,9 +39,11 @@ class NamedSequences {
   void Erase(uint64_t number);
   // No stage has anything any more, and every session's was renewed.
   void Clear() { by_number_.clear(); }
+  // What is renewed from here on begins with these.
+  void SetRoots(const std::array<Fingerprint, 2>& roots) { roots_ = roots; }
 
  private:
-  const std::array<Fingerprint, 2> roots_;
+  std::array<Fingerprint, 2> roots_;
   SequenceNumbers* const numbers_;
   ByNumber by_number_;
 };

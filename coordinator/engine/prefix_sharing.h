@@ -67,6 +67,8 @@ class PrefixSharing {
   // Frees what `step` cut off of the sequence; 0: all that was, or is to be.
   void FreeTails(KvSequence* sequence, uint64_t step);
   void Clear();
+  // Once it is clear, and no session has a chain: of another numerics class.
+  void SetRoots(const std::array<Fingerprint, 2>& roots) { roots_ = roots; }
 
  private:
   // The sequence of that name, and its published pages.
@@ -81,7 +83,7 @@ class PrefixSharing {
   void Apply(const std::vector<PrefixCache::Cut>& cuts);
 
   const EngineConfig& config_;
-  const std::array<Fingerprint, 2> roots_;
+  std::array<Fingerprint, 2> roots_;
   const bool caches_;
   KvLedger* const ledger_;
   EngineCounters* const counters_;

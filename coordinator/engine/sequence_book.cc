@@ -131,9 +131,12 @@ void SequenceBook::Rewind(LiveSession& session) {
 }
 
 void SequenceBook::ForgetAll(std::map<uint64_t, LiveSession>* sessions) {
+  sequences_.SetRoots(RootsOf(config_));
+  prefixes_.SetRoots(RootsOf(config_));
   for (auto& [id, session] : *sessions) {
     session.kv.replaying_ = session.kv.replaying_ || session.kv.committed() > 0;
     session.kv.awaited_holder_ = 0;
+    session.kv.chain_.reset();
     sequences_.Renew(session);
   }
   sequences_.Clear();

@@ -119,6 +119,8 @@ class SessionSink {
   // Only with prompt_logprobs, return_logits or digest_layers; before the token that follows the
   // rows.
   virtual void OnRows(const RowsInfo& rows) = 0;
+  // What follows is computed in another numerics class than what came.
+  virtual void OnNumericsClass(const std::string& /*name*/) {}
   // A token was committed.
   virtual Verdict OnToken(const TokenInfo& token) = 0;
   virtual void OnDone(const FinishInfo& info) = 0;

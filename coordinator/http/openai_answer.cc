@@ -91,6 +91,8 @@ class OpenAiAnswer : public HttpAnswer {
                       uint64_t thoughts) const;
   // What a conversation's choice says that was not taken yet.
   OrderedJson TakeSaid(OpenAiChoice* choice) const;
+  // What follows is computed in this numerics class.
+  void SayClass(const std::string& name);
   void Start(size_t index, const v1::Started& started);
   // Logprobs that were not taken yet, or null.
   OrderedJson TakeLogprobs(OpenAiChoice* choice) const;
@@ -116,6 +118,9 @@ class OpenAiAnswer : public HttpAnswer {
   const OpenAiContext context_;
   std::vector<std::unique_ptr<OpenAiChoice>> choices_;
   v1::Started started_;  // Of any choice: all have the same seed and run on the same plan.
+  // The numerics class, and behind " -> " each one in which the model went on.
+  std::string numerics_;
+  std::string newest_class_;
 };
 
 OrderedJson OpenAiAnswer::Head(const char* whole, const char* chunk) const {
@@ -124,7 +129,7 @@ OrderedJson OpenAiAnswer::Head(const char* whole, const char* chunk) const {
   json["object"] = stream_ ? chunk : whole;
   json["created"] = context_.unix_seconds;
   json["model"] = model_;
-  json["system_fingerprint"] = started_.numerics_class();
+  json["system_fingerprint"] = numerics_;
   return json;
 }
 
@@ -171,8 +176,17 @@ OrderedJson OpenAiAnswer::UsageOf(uint64_t prompt, uint64_t completion, uint64_t
   return usage;
 }
 
+void OpenAiAnswer::SayClass(const std::string& name) {
+  if (name.empty() || name == newest_class_) {
+    return;
+  }
+  numerics_ += (numerics_.empty() ? "" : " -> ") + name;
+  newest_class_ = name;
+}
+
 void OpenAiAnswer::Start(size_t index, const v1::Started& started) {
   started_ = started;
+  SayClass(started.numerics_class());
   choices_[index]->prompt_tokens = started.prompt_tokens();
   const size_t prompt = index / best_of_;
   if (!echo_) {
@@ -272,6 +286,7 @@ std::string OpenAiAnswer::OnMessage(size_t index, const v1::GenerateResponse& me
   if (message.has_started()) {
     Start(index, message.started());
   }
+  SayClass(message.numerics_class());
   for (const v1::TokenLogprob& logprob : message.prompt_logprobs()) {
     choice.completion.AddOfPrompt(logprob, top_logprobs_);
   }

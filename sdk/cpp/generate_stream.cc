@@ -202,6 +202,10 @@ bool TakeLogprobs(const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& fr
 }  // namespace
 
 absl::Status GenerateStream::Impl::TakeTokens(const v1::GenerateResponse& response, Piece* piece) {
+  if (!response.numerics_class().empty() && attempt_->tokens >= result_.token_ids.size()) {
+    result_.numerics_changes.push_back(
+        {static_cast<uint32_t>(attempt_->tokens), response.numerics_class()});
+  }
   for (const uint32_t id : response.token_ids()) {
     if (attempt_->tokens < result_.token_ids.size()) {
       if (id != result_.token_ids[attempt_->tokens]) {

@@ -226,6 +226,12 @@ struct Piece {
   std::vector<ToolCallPiece> tool_calls;
 };
 
+struct NumericsChange {
+  uint32_t token = 0;  // Of those made, from 0.
+  std::string numerics_class;
+  bool operator==(const NumericsChange&) const = default;
+};
+
 struct Generation {
   std::string request_id;
   std::string text;
@@ -242,6 +248,9 @@ struct Generation {
   uint32_t max_tokens = 0;        // After defaults and caps.
   uint64_t seed = 0;              // The one used.
   std::string numerics_class;
+  // Classes in which the answer went on, and the token with which each began: the model had moved
+  // to nodes that compute otherwise.
+  std::vector<NumericsChange> numerics_changes;
   uint64_t plan_epoch = 0;
   std::vector<TokenLogprob> logprobs;
   std::vector<TokenLogprob> prompt_logprobs;  // Of the prompt's tokens from the second on.

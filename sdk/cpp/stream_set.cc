@@ -52,6 +52,7 @@ class StreamSet::Impl {
     v1::GenerateResponse response;
     grpc::Status end;
     Generation result;
+    uint32_t tokens = 0;  // That came.
   };
 
   // What the operation that ended brings to tell, if anything; the next one is under way then.
@@ -150,6 +151,12 @@ StreamSet::Event StreamSet::Impl::Take(Call* call) {
   v1::GenerateResponse& response = call->response;
   if (response.has_started()) {
     FromWire(response.started(), &call->result);
+  }
+  call->tokens += static_cast<uint32_t>(response.token_ids_size());
+  if (!response.numerics_class().empty()) {
+    call->result.numerics_changes.push_back(
+        {call->tokens - static_cast<uint32_t>(response.token_ids_size()),
+         response.numerics_class()});
   }
   Event event;
   event.id = call->id;

@@ -31,6 +31,7 @@ struct Mishap {
     kNotYet,      // A typed UNAVAILABLE after `after` tokens.
     kOtherToken,  // From token `after` on another token than it should be.
     kOtherClass,  // Another numerics class.
+    kNewClass,    // From token `after` on another numerics class than before.
     kHang,        // Nothing more after `after` tokens, until cancelled.
     kCancelled,   // Ends after `after` tokens as if cancelled by somebody.
     kNoFinish,    // Ends well after `after` tokens without saying why.

@@ -175,13 +175,18 @@ class FakeInference : public IoService {
     const uint32_t max_tokens = request.max_tokens() == 0 ? 8 : request.max_tokens();
     writer->Write(First(request, seed, max_tokens, mishap));
     for (uint32_t i = 0; i < max_tokens; ++i) {
-      if (i == mishap.after && mishap.kind != Mishap::kOtherToken) {
+      if (i == mishap.after && mishap.kind != Mishap::kOtherToken &&
+          mishap.kind != Mishap::kNewClass) {
         if (const std::optional<grpc::Status> end = Strike(context, mishap, writer)) {
           return *end;
         }
       }
       const bool other = mishap.kind == Mishap::kOtherToken && i >= mishap.after;
-      if (!writer->Write(Token(request, other ? seed + 1 : seed, i)) || context->IsCancelled()) {
+      v1::GenerateResponse token = Token(request, other ? seed + 1 : seed, i);
+      if (mishap.kind == Mishap::kNewClass && i == mishap.after) {
+        token.set_numerics_class("other-1");
+      }
+      if (!writer->Write(std::move(token)) || context->IsCancelled()) {
         state_.SawCancel();
         return grpc::Status::CANCELLED;
       }

@@ -230,6 +230,20 @@ TEST(Sdk, AReplayThatDiffersIsAnErrorNotAnAnswer) {
   EXPECT_EQ(Reason(client->Generate(Request()).status()), "REPLAY_DIVERGED") << "shorter";
 }
 
+TEST(Sdk, AnAnswerSaysWithWhichTokenAnotherNumericsClassBegan) {
+  FakeCoordinator coordinator;
+  const auto client = ConnectTo(coordinator.address());
+  coordinator.Plan({{Mishap::kNewClass, 3}});
+  const auto answer = client->Generate(Request());
+  ASSERT_TRUE(answer.ok()) << Describe(answer.status());
+  EXPECT_EQ(answer->numerics_class, strata::testing::kFakeClass);
+  ASSERT_EQ(answer->numerics_changes.size(), 1u);
+  EXPECT_EQ(answer->numerics_changes[0], (NumericsChange{3, "other-1"}));
+  const auto plain = client->Generate(Request());
+  ASSERT_TRUE(plain.ok());
+  EXPECT_TRUE(plain->numerics_changes.empty());
+}
+
 TEST(Sdk, NoReplayAfterAnAnswerOfTheCoordinator) {
   FakeCoordinator coordinator;
   const auto client = ConnectTo(coordinator.address());

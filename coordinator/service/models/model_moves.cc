@@ -11,7 +11,7 @@
 namespace strata {
 
 absl::Status BeginMove(const Models& models, const ClusterState& cluster, const v1::Plan& plan,
-                       bool may_pause, Deployment* deployment) {
+                       bool may_pause, Deployment* deployment, Deployment::MoveClass numerics) {
   RETURN_IF_ERROR(CheckStillThere(plan, cluster));
   ASSIGN_OR_RETURN(const auto model, models.Get(deployment->model()->name));
   const v1::LoadOptions& options = deployment->load_options();
@@ -25,7 +25,7 @@ absl::Status BeginMove(const Models& models, const ClusterState& cluster, const 
     LogInfo({{"model", model->name}, {"deployment", deployment->id()}}, Describe(beside));
   }
   return deployment->Move(
-      plan, beside.ok() ? Deployment::MoveWay::kPrepare : Deployment::MoveWay::kPause);
+      plan, beside.ok() ? Deployment::MoveWay::kPrepare : Deployment::MoveWay::kPause, numerics);
 }
 
 absl::StatusOr<Deployment*> ModelMoves::Find(const std::string& name) const {

@@ -20,7 +20,8 @@ namespace strata {
 // where all have the memory for that; else its requests wait while they load, if they `may_pause`.
 // Errors: CheckStillThere's, CheckStillFits's, CheckFitsBeside's, Deployment::Move's.
 absl::Status BeginMove(const Models& models, const ClusterState& cluster, const v1::Plan& plan,
-                       bool may_pause, Deployment* deployment);
+                       bool may_pause, Deployment* deployment,
+                       Deployment::MoveClass numerics = Deployment::MoveClass::kSame);
 
 // The calls of operators: any thread but the loop's.
 class ModelMoves {

@@ -85,9 +85,9 @@ void Replacements::OnPlanned(uint64_t id, const absl::StatusOr<v1::Plan>& plan) 
   if (deployment == nullptr || !deployment->searches() || deployments_->stopping()) {
     return;
   }
-  const absl::Status moved =
-      plan.ok() ? BeginMove(*models_, *cluster_, *plan, /*may_pause=*/true, deployment)
-                : plan.status();
+  const absl::Status moved = plan.ok() ? BeginMove(*models_, *cluster_, *plan, /*may_pause=*/true,
+                                                   deployment, Deployment::MoveClass::kAny)
+                                       : plan.status();
   if (!moved.ok()) {
     deployment->SearchFailed(moved);
   }

@@ -85,6 +85,7 @@ class Generation::Sink final : public SessionSink {
     v1::Started* started = response.mutable_started();
     started->set_seed(seed_);
     started->set_numerics_class(numerics_class_);
+    said_class_ = numerics_class_;
     started->set_plan_epoch(plan_epoch_);
     started->set_prompt_tokens(info.prompt_tokens);
     started->set_max_tokens(info.max_tokens);
@@ -117,11 +118,17 @@ class Generation::Sink final : public SessionSink {
     }
   }
 
+  void OnNumericsClass(const std::string& name) override { numerics_class_ = name; }
+
   Verdict OnToken(const TokenInfo& token) override {
     const TimePoint now = generation_->coordinator_->Now();
     metrics_.OnToken(now);
     if (token.index == 0) log_.FirstToken(now - started_at_);
     v1::GenerateResponse response;
+    if (numerics_class_ != said_class_) {
+      response.set_numerics_class(numerics_class_);
+      said_class_ = numerics_class_;
+    }
     response.add_token_ids(token.token.token_id());
     if (++uncharged_ == kChargeEvery) Charge();
     if (!token.is_stop_id) Read(token.token.token_id(), &response);
@@ -222,6 +229,7 @@ class Generation::Sink final : public SessionSink {
   uint32_t thought_tokens_ = 0;
   TimePoint started_at_{0};
   std::string numerics_class_;
+  std::string said_class_;  // To the client.
   uint64_t plan_epoch_ = 0;
 };
 

@@ -13,7 +13,7 @@ import grpc
 from strata._connection import CallEnd, Connection
 from strata._wire import token_logprob
 from strata.errors import StrataError, cancelled_error, deadline_error, make_error
-from strata.types import Generation, Piece, TokenLogprob, ToolCall, ToolCallPiece
+from strata.types import Generation, NumericsChange, Piece, TokenLogprob, ToolCall, ToolCallPiece
 from strata.v1 import inference_pb2, types_pb2
 
 _RETRY_PAUSE_S = 0.2
@@ -134,6 +134,9 @@ class Answer:
 
     def _take_tokens(self, response: inference_pb2.GenerateResponse, piece: Piece) -> None:
         delivered = self.result.token_ids
+        if response.numerics_class and self._tokens >= len(delivered):
+            self.result.numerics_changes.append(
+                NumericsChange(self._tokens, response.numerics_class))
         for token in response.token_ids:
             if self._tokens == len(delivered):
                 delivered.append(token)

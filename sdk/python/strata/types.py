@@ -129,6 +129,12 @@ class Piece:
     tool_calls: list[ToolCallPiece] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class NumericsChange:
+    token: int  # Of token_ids: the first one that is computed so.
+    numerics_class: str
+
+
 @dataclass
 class Generation:
     request_id: str = ""
@@ -146,6 +152,8 @@ class Generation:
     max_tokens: int = 0  # After defaults and caps.
     seed: int = 0  # The one used.
     numerics_class: str = ""
+    # Classes in which the answer went on: the model had moved to nodes that compute otherwise.
+    numerics_changes: list[NumericsChange] = field(default_factory=list)
     plan_epoch: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)

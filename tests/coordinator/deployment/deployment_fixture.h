@@ -72,7 +72,9 @@ class DeploymentTest : public ::testing::Test {
     Verdict OnToken(const TokenInfo&) override { return Verdict::kContinue; }
     void OnDone(const FinishInfo&) override { done = true; }
     void OnFailed(const absl::Status& status) override { failed = status; }
+    void OnNumericsClass(const std::string& name) override { numerics = name; }
     bool started = false;
+    std::string numerics;  // Of what follows, once it is another.
     bool done = false;
     absl::Status failed;
   };

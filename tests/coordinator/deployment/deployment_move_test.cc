@@ -243,6 +243,34 @@ TEST_F(DeploymentMove, APlacementThatCouldNotHoldARequestIsRefused) {
   EXPECT_EQ(ReasonOf(Move(PlanOn({{"a", 11}}))), "NOT_READY") << "it moves already";
 }
 
+TEST_F(DeploymentMove, WhereAnotherClassWillDoStagesLoadInItAndRequestsAreTold) {
+  const auto sink = Ask("r1");
+  moves_->OnNodeLost("b");
+  v1::Plan other = PlanOn({{"a", 11}, {"c", 7}});
+  other.mutable_numerics_class()->set_name("test-1:0-1+test-2:2-3");
+  ASSERT_TRUE(moves_->Move(other, Deployment::MoveWay::kPause, Deployment::MoveClass::kAny).ok());
+  EXPECT_EQ(sink->numerics, "test-1:0-1+test-2:2-3");
+  for (const char* node : {"a", "c"}) {
+    const auto loads = host_.TakeLoads(node);
+    ASSERT_FALSE(loads.empty()) << node;
+    EXPECT_EQ(loads.back().numerics_class(), "test-1:0-1+test-2:2-3");
+  }
+  Ready({"a", "c"});
+  AckAndLink({"a", "c"});
+  EXPECT_TRUE(moves_->serves());
+  EXPECT_TRUE(sink->failed.ok());
+}
+
+TEST_F(DeploymentMove, AStageOfAnotherClassDoesNotStay) {
+  v1::Plan before = PlanOn({{"a", 11}, {"b", 12}});
+  v1::Plan after = before;
+  EXPECT_TRUE(StageStays(before, after, 0));
+  EXPECT_TRUE(KvMayMove(before, after, false));
+  after.mutable_numerics_class()->set_name("test-1:0-1+test-2:2-3");
+  EXPECT_FALSE(StageStays(before, after, 0));
+  EXPECT_FALSE(KvMayMove(before, after, false));
+}
+
 TEST_F(DeploymentMove, TheLostNodesReturnIsAsGoodAsAnother) {
   const auto sink = Ask("r1");
   moves_->OnNodeLost("b");

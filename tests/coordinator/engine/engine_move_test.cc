@@ -77,6 +77,43 @@ TEST(EngineMove, SessionsGoOnOverAnotherNumberOfStages) {
   }
 }
 
+TEST(EngineMove, SessionsGoOnInAnotherNumericsClassAndAreToldFromWhichTokenOn) {
+  for (int moved = 0; moved < 40; ++moved) {
+    SCOPED_TRACE("moved after " + std::to_string(moved) + " frames");
+    SimCluster cluster(MakeConfig(3));
+    cluster.Start();
+    cluster.Settle();
+    const SessionRequest request = MakeRequest("r1", 40, 12);
+    const auto sink = cluster.Submit(request);
+    for (int i = 0; i < moved && !sink->ended(); ++i) {
+      cluster.Deliver(static_cast<uint32_t>(i % 4));
+    }
+    const bool ended = sink->ended();
+    const size_t before = sink->tokens.size();
+    // Stages of the other class refuse fingerprints of the first one.
+    cluster.SuspendToMove(2, 40, "test-2");
+    cluster.Resume();
+    const SessionRequest second = MakeRequest("r2", 30, 12);
+    const auto later = cluster.Submit(second);
+    cluster.RunToEnd();
+    cluster.Settle();
+    EXPECT_EQ(sink->tokens, Answer(request));
+    EXPECT_EQ(later->tokens, Answer(second));
+    using Classes = std::vector<std::pair<size_t, std::string>>;
+    EXPECT_EQ(sink->classes, ended ? Classes() : (Classes{{before, "test-2"}}));
+    EXPECT_EQ(later->classes, Classes()) << "it began so";
+    EXPECT_EQ(cluster.Snapshot().counters.replays, 0u);
+    EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 0u);
+    // To the same once more: that is no change.
+    const auto third = cluster.Submit(request);
+    cluster.SuspendToMove(2, 40, "test-2");
+    cluster.Resume();
+    cluster.RunToEnd();
+    EXPECT_EQ(third->classes, Classes());
+    EXPECT_EQ(third->tokens, Answer(request));
+  }
+}
+
 TEST(EngineMove, NothingIsComputedAgainWhereTheNewStagesHaveTheKv) {
   for (int moved = 0; moved < 60; ++moved) {
     SCOPED_TRACE("moved after " + std::to_string(moved) + " frames");

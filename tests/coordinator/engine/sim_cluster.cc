@@ -106,7 +106,10 @@ void SimCluster::Suspend(uint64_t pages) {
   engine_->Suspend(config_.stages, now_);
 }
 
-void SimCluster::SuspendToMove(uint32_t stages, uint64_t pages) {
+void SimCluster::SuspendToMove(uint32_t stages, uint64_t pages, const std::string& numerics_class) {
+  if (!numerics_class.empty()) {
+    config_.numerics_class = numerics_class;
+  }
   config_.stages = MakeConfig(stages, pages).stages;
   for (EngineStage& stage : config_.stages) {
     stage.node += "-other";
@@ -115,7 +118,7 @@ void SimCluster::SuspendToMove(uint32_t stages, uint64_t pages) {
   results.clear();
   pending_fence.reset();
   stages_.clear();
-  engine_->Suspend(config_.stages, now_);
+  engine_->Suspend(config_.stages, now_, numerics_class);
 }
 
 void SimCluster::Repoint() {

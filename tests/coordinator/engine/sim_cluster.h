@@ -81,6 +81,9 @@ class FakeStage : public SimStage {
 struct SinkRecord : SessionSink {
   void OnStarted(const StartedInfo& info) override;
   void OnRows(const RowsInfo& rows) override;
+  void OnNumericsClass(const std::string& name) override {
+    classes.emplace_back(tokens.size(), name);
+  }
   Verdict OnToken(const TokenInfo& token) override;
   void OnDone(const FinishInfo& info) override;
   void OnFailed(const absl::Status& status) override;
@@ -89,6 +92,7 @@ struct SinkRecord : SessionSink {
 
   std::optional<StartedInfo> started;
   std::vector<uint32_t> tokens;
+  std::vector<std::pair<size_t, std::string>> classes;  // With the tokens before each.
   std::vector<v1::TokenLogprob> prompt_logprobs;
   std::vector<float> logits;
   std::vector<std::vector<uint64_t>> layer_digests;  // By layer and position.
@@ -154,8 +158,9 @@ class SimCluster : public EngineHost {
 
   // Suspends the engine; frames under way stay under way.
   void Suspend(uint64_t pages);
-  // The same for as many stages, on other nodes; frames under way are lost.
-  void SuspendToMove(uint32_t stages, uint64_t pages);
+  // The same for as many stages, on other nodes, in another numerics class if one is named; frames
+  // under way are lost.
+  void SuspendToMove(uint32_t stages, uint64_t pages, const std::string& numerics_class = "");
   // The stages are elsewhere with all they have; frames under way are lost.
   void Repoint();
   void ResumeInPlace();

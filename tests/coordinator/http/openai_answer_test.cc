@@ -57,6 +57,29 @@ TEST(OpenAiAnswer, ACompletionIsExactlyThis) {
             R"("prompt_tokens_details":{"cached_tokens":1}},"seed":7})");
 }
 
+TEST(OpenAiAnswer, TheFingerprintIsOfAllClassesThatTheTokensSoFarAreOf) {
+  for (const bool chat : {false, true}) {
+    OpenAiRequest request = Request(chat);
+    request.stream = true;
+    const auto stream = MakeOpenAiAnswer(request, Context());
+    const auto whole = MakeOpenAiAnswer(Request(chat), Context());
+    v1::GenerateResponse moved = TokenMessage('c', "c");
+    moved.set_numerics_class("mlx-1");
+    std::vector<std::string> prints;
+    for (const v1::GenerateResponse& message :
+         {StartedMessage(3, 16), TokenMessage(256, "ab"), moved, TokenMessage('d', "d"),
+          FinishMessage("stop", 3, 3, 0)}) {
+      whole->OnMessage(0, message);
+      if (const std::string event = stream->OnMessage(0, message); !event.empty()) {
+        prints.push_back(OrderedJson::parse(event.substr(6))["system_fingerprint"]);
+      }
+    }
+    EXPECT_EQ(prints, (std::vector<std::string>{"cpu-2", "cpu-2 -> mlx-1", "cpu-2 -> mlx-1",
+                                                "cpu-2 -> mlx-1"}));
+    EXPECT_EQ(OrderedJson::parse(whole->Whole().body)["system_fingerprint"], "cpu-2 -> mlx-1");
+  }
+}
+
 TEST(OpenAiAnswer, DraftedTokensAreCountedWhereThereAreAny) {
   for (const bool chat : {false, true}) {
     const auto answer = MakeOpenAiAnswer(Request(chat), Context());
