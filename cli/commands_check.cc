@@ -4,6 +4,8 @@
 #include <optional>
 #include <ostream>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/documents.h"
 #include "cli/options.h"
@@ -26,13 +28,31 @@ std::string LayerName(const v1::ModelCheck& check) {
                                          : "layer " + std::to_string(check.layer());
 }
 
+// "0.13 %"
+std::string Share(double share) { return absl::StrFormat("%.3g %%", 100 * share); }
+
+// Who computed layer by layer: "node 'a'", or of each kind one.
+std::string References(const v1::ModelCheck& check) {
+  if (check.reference_nodes().empty()) {
+    return "node '" + check.reference_node() + "'";
+  }
+  return "nodes " + absl::StrJoin(check.reference_nodes(), " and ");
+}
+
 // That the check found a difference, for stderr and the exit status.
 absl::Status Differs(const std::string& model, const v1::ModelCheck& check) {
-  return Error(absl::StatusCode::kDataLoss, "LAYERS_DIFFER",
-               LayerName(check) + " of " + model + ", in stage " + std::to_string(check.stage()) +
-                   " on node '" + check.node() + "', differs from what node '" +
-                   check.reference_node() + "' computes, from position " +
-                   std::to_string(check.position()) + " on")
+  // Of other numerics than the plan's a node is compared with once all others are equal.
+  const bool across = check.largest_difference() > check.tolerance();
+  const std::string who = LayerName(check) + " of " + model + ", in stage " +
+                          std::to_string(check.stage()) + " on node '" + check.node() + "', ";
+  const std::string what =
+      across ? "is within " + Share(check.largest_difference()) + " of what node '" +
+                   check.across_node() + "' computes in other numerics, and " +
+                   Share(check.tolerance()) + " are allowed, at position " +
+                   std::to_string(check.position())
+             : "differs from what node '" + check.reference_node() + "' computes, from position " +
+                   std::to_string(check.position()) + " on";
+  return Error(absl::StatusCode::kDataLoss, "LAYERS_DIFFER", who + what)
       .Node(check.node())
       .Hint(check.hint());
 }
@@ -62,11 +82,16 @@ absl::Status Check(const Context& context, const CheckCommand& command) {
   if (context.json()) {
     WriteJson(CheckDocument(command.model, *check), &context.out());
   } else if (check->equal()) {
-    context.out() << command.model
-                  << " is computed alike by its stages and layer by layer on node '"
-                  << check->reference_node() << "': " << Counted(check->layers(), "layer")
+    context.out() << command.model << " is computed alike by its stages and layer by layer on "
+                  << References(*check) << ": " << Counted(check->layers(), "layer")
                   << " and the head, " << Counted(check->tokens(), "token")
                   << ", every bit (numerics class " << check->numerics_class() << ")\n";
+    if (!check->across_node().empty()) {
+      context.out() << "node '" << check->across_node()
+                    << "', of other numerics, computes each layer to within "
+                    << Share(check->largest_difference()) << " of a row's largest value ("
+                    << Share(check->tolerance()) << " allowed)\n";
+    }
   }
   return check->equal() ? absl::OkStatus() : Differs(command.model, *check);
 }
@@ -81,7 +106,11 @@ void AddCheckCommand(CommandTree* tree, CLI::App* model) {
       "  strata model check recall --node b --tokens 64 --json\n"
       "A short sequence goes through the stages as a request, and through one worker that loads\n"
       "layer after layer, each alone. Exit status 0 when all agree; else 1, and the first layer\n"
-      "that differs is named, with its node.",
+      "that differs is named, with its node. Where a plan mixes numerics, a worker of each "
+      "computes\n"
+      "its layers. A --node whose numerics the plan has not computes every layer besides, which "
+      "may\n"
+      "differ by 0.2 % of a row's largest value, or 5 % where the plan's activations are int8.",
       [command](Context& context) { return Check(context, *command); });
   AddModelName(check, "MODEL", &command->model, "A loaded model");
   check

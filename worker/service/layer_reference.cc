@@ -1,6 +1,8 @@
 #include "worker/service/layer_reference.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -62,12 +64,24 @@ absl::StatusOr<LayerRows> LayerRows::Of(const v1::ComputeLayers& first) {
   LayerRows rows;
   rows.check_ = first.check();
   rows.ids_.assign(first.token_ids().begin(), first.token_ids().end());
+  if (!first.rows().empty()) {
+    rows.next_ = first.load().first_layer();
+    rows.hidden_.resize(first.rows().size() / sizeof(float));
+    std::memcpy(rows.hidden_.data(), first.rows().data(), rows.hidden_.size() * sizeof(float));
+    if (rows.next_ == 0 || first.rows().size() % sizeof(float) != 0 ||
+        !std::all_of(rows.hidden_.begin(), rows.hidden_.end(),
+                     [](float value) { return std::isfinite(value); })) {
+      return BadCheck("rows that no layer before has made");
+    }
+  }
   return rows;
 }
 
-absl::StatusOr<v1::LayersComputed> LayerRows::Compute(const v1::Load& load, LoadContext context,
-                                                      Mutex* compute, LoadCounters* counters,
+absl::StatusOr<v1::LayersComputed> LayerRows::Compute(const v1::ComputeLayers& message,
+                                                      LoadContext context, Mutex* compute,
+                                                      LoadCounters* counters,
                                                       Cancellation* cancel) {
+  const v1::Load& load = message.load();
   if (load.first_layer() != next_ || load.last_layer() != next_) {
     return BadCheck("layers " + std::to_string(load.first_layer()) + "-" +
                     std::to_string(load.last_layer()) + " came where " + std::to_string(next_) +
@@ -84,6 +98,9 @@ absl::StatusOr<v1::LayersComputed> LayerRows::Compute(const v1::Load& load, Load
   }
   if (tokens > load.context()) {
     return BadCheck("more tokens than the context");
+  }
+  if (next_ > 0 && hidden_.size() != tokens * model.hidden) {
+    return BadCheck("rows of another size than the model's");
   }
   for (uint32_t group = 0; group < request.spec.kv_pages.size(); ++group) {
     if (KvBytesPerToken(model, next_, next_, group, 1) != 0 &&
@@ -108,6 +125,9 @@ absl::StatusOr<v1::LayersComputed> LayerRows::Compute(const v1::Load& load, Load
   digest->set_layer(next_);
   const std::vector<uint64_t> rows = RowDigests(hidden_, model.hidden);
   digest->mutable_rows()->Add(rows.begin(), rows.end());
+  if (message.returns_rows()) {
+    computed.set_rows(hidden_.data(), hidden_.size() * sizeof(float));
+  }
   ++next_;
   return computed;
 }
@@ -203,17 +223,18 @@ void LayerReference::OnMessage(const v1::ComputeLayers& message, std::shared_ptr
     const bool first = message.token_ids_size() > 0;
     if (message.check() == 0) {
       refused = BadCheck("a check without a number");
-    } else if (first && check_ != 0) {
+    } else if (first && check_ != 0 && check_ != message.check()) {
       refused = Error(absl::StatusCode::kResourceExhausted, "CHECK_RUNNING",
                       "node '" + parts_.node + "' computes layers for another check")
                     .Limit("checks=1")
                     .Hint("wait until that has ended, or have another worker compute with --node");
     } else if (!first && message.check() == ended_ && !ended_why_.ok()) {
       refused = ended_why_;
-    } else if (!first && (check_ != message.check() || ending_ || job_.has_value() || computing_)) {
+    } else if ((!first || check_ != 0) &&
+               (check_ != message.check() || ending_ || job_.has_value() || computing_)) {
       refused = UnknownCheck();
     } else {
-      if (first) {
+      if (check_ == 0) {
         check_ = message.check();
         cancel_ = std::make_shared<Cancellation>();
       }
@@ -241,9 +262,9 @@ v1::LayersComputed LayerReference::Run(const v1::ComputeLayers& message, Cancell
   const auto compute = [&]() -> absl::StatusOr<v1::LayersComputed> {
     if (message.token_ids_size() > 0) {
       ASSIGN_OR_RETURN(rows_, LayerRows::Of(message));
-      counters_ = std::make_unique<LoadCounters>();
+      if (counters_ == nullptr) counters_ = std::make_unique<LoadCounters>();
     }
-    return rows_->Compute(message.load(), parts_.context, parts_.compute, counters_.get(), cancel);
+    return rows_->Compute(message, parts_.context, parts_.compute, counters_.get(), cancel);
   };
   absl::StatusOr<v1::LayersComputed> computed = compute();
   v1::LayersComputed answer;

@@ -24,13 +24,14 @@ namespace strata {
 // The rows of one check as the newest of its layers left them. One thread.
 class LayerRows {
  public:
-  // INVALID_ARGUMENT (BAD_CHECK): they are not 1 to 256.
+  // INVALID_ARGUMENT (BAD_CHECK): they are not 1 to 256, or what layers before made of them is no
+  // finite numbers.
   static absl::StatusOr<LayerRows> Of(const v1::ComputeLayers& first);
 
-  // Loads the layer, which is the next one, has it compute the rows under `compute`, a few at a
-  // time (the load's max_batch_tokens), and drops it. Errors: those of LoadStage, BAD_CHECK, or the
-  // backend's.
-  absl::StatusOr<v1::LayersComputed> Compute(const v1::Load& load, LoadContext context,
+  // Loads the layer of the message, which is the next one, has it compute the rows under `compute`,
+  // a few at a time (the load's max_batch_tokens), and drops it. Errors: those of LoadStage,
+  // BAD_CHECK, or the backend's.
+  absl::StatusOr<v1::LayersComputed> Compute(const v1::ComputeLayers& message, LoadContext context,
                                              Mutex* compute, LoadCounters* counters,
                                              Cancellation* cancel);
 
@@ -40,7 +41,7 @@ class LayerRows {
   uint64_t check_ = 0;
   std::vector<uint32_t> ids_;
   uint32_t next_ = 0;          // Layer.
-  std::vector<float> hidden_;  // Float32 [ids, hidden], once a layer was computed.
+  std::vector<float> hidden_;  // Float32 [ids, hidden], once a layer was computed, or brought so.
 };
 
 // Runs checks for the coordinator, one at a time, on a thread of its own. Any thread.

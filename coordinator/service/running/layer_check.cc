@@ -1,10 +1,14 @@
 #include "coordinator/service/running/layer_check.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <tuple>
 
 #include "common/fingerprint.h"
 #include "common/footprint/footprint.h"
+#include "common/model/numerics_class.h"
 #include "common/plan.h"
 #include "common/status.h"
 
@@ -37,6 +41,17 @@ absl::Status BadResult(uint32_t layer, const std::string& what) {
   return Error(absl::StatusCode::kDataLoss, "BAD_RESULT",
                "the answer about layer " + std::to_string(layer) + " has " + what)
       .Hint("run the check again, with another --node");
+}
+
+// Who computed the check's layer in the plan.
+void NameStage(const v1::Plan& plan, v1::ModelCheck* check) {
+  const auto& all = OnlyPipeline(plan).stages();
+  int stage = 0;
+  while (stage + 1 < all.size() && all[stage].last_layer() < check->layer()) {
+    ++stage;
+  }
+  check->set_stage(static_cast<uint32_t>(stage));
+  check->set_node(OnlyRank(all[stage]).node());
 }
 
 // What to do about a layer that differs between two nodes.
@@ -81,20 +96,68 @@ uint64_t LargestLayerBytes(const ModelRuntime& model, const v1::LoadOptions& opt
     const bool heads = i + 1 == layers;
     // On whatever node.
     uint64_t buffers = 0;
-    for (const Footprint* footprint : {&CpuFootprint(), &CudaFootprint()}) {
+    for (const Footprint* footprint : {&CpuFootprint(), &CudaFootprint(), &MlxFootprint()}) {
       buffers = std::max(
           buffers, footprint->BufferBytes(planned.spec, kReferenceRows, heads, options.context()));
     }
-    largest = std::max(largest, planned.layer_bytes[i] + (i == 0 ? planned.embed_bytes : 0) +
-                                    (heads ? planned.head_bytes : 0) + buffers);
+    const auto weights = [&](uint64_t layer, uint64_t embed, uint64_t head) {
+      return layer + (i == 0 ? embed : 0) + (heads ? head : 0);
+    };
+    largest =
+        std::max(largest, weights(planned.layer_bytes[i], planned.embed_bytes, planned.head_bytes) +
+                              buffers);
+    if (planned.on_mlx) {
+      const PlannerWeights& mlx = *planned.on_mlx;
+      largest =
+          std::max(largest, weights(mlx.layer_bytes[i], mlx.embed_bytes, mlx.head_bytes) + buffers);
+    }
   }
   return largest;
 }
 
+std::vector<std::string> NumericsByLayer(const v1::Plan& plan, uint32_t layers) {
+  std::vector<std::string> numerics;
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    numerics.push_back(NumericsOfLayers(plan.numerics_class().name(), layer, layer));
+  }
+  return numerics;
+}
+
+double ToleranceOf(const v1::Plan& plan) {
+  return plan.numerics_class().name().find(",act=int8") != std::string::npos ? kInt8Tolerance
+                                                                             : kTolerance;
+}
+
+RowDifference DifferenceOf(const std::string& a, const std::string& b, size_t rows) {
+  const size_t bytes = rows == 0 ? 0 : a.size() / rows;
+  if (a.size() != b.size() || bytes == 0 || a.size() != rows * bytes ||
+      bytes % sizeof(float) != 0) {
+    return {.largest = std::numeric_limits<double>::infinity()};
+  }
+  RowDifference found;
+  std::vector<float> x(bytes / sizeof(float));
+  std::vector<float> y(x.size());
+  for (size_t row = 0; row < rows; ++row) {
+    std::memcpy(x.data(), a.data() + row * bytes, bytes);
+    std::memcpy(y.data(), b.data() + row * bytes, bytes);
+    double most = 0;
+    double difference = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double apart = std::abs(double{x[i]} - double{y[i]});
+      most = std::max(most, std::abs(double{x[i]}));
+      difference = std::isfinite(apart) ? std::max(difference, apart)
+                                        : std::numeric_limits<double>::infinity();
+    }
+    const double share = difference == 0 ? 0 : difference / most;
+    if (!(share <= found.largest)) {
+      found = {.largest = share, .row = static_cast<uint32_t>(row)};
+    }
+  }
+  return found;
+}
+
 const PlannerNode* ChooseReference(const std::vector<PlannerNode>& nodes, const v1::Plan& plan,
-                                   uint64_t bytes) {
-  const std::string& numerics_class = plan.numerics_class().name();
-  const std::string numerics = numerics_class.substr(0, numerics_class.find('/'));
+                                   const std::string& numerics, uint64_t bytes) {
   const auto worth = [&](const PlannerNode& node) {
     return std::tuple(node.free_bytes >= bytes, node.disk_free_bytes >= bytes,
                       !HasStage(plan, node.name), node.free_bytes);
@@ -126,12 +189,15 @@ absl::Status AddComputed(const v1::LayersComputed& computed, uint32_t layer, uin
 }
 
 void CompareLayers(const std::string& model, const v1::Plan& plan, const LayerTable& stages,
-                   const LayerTable& reference, v1::ModelCheck* check) {
+                   const LayerTable& reference,
+                   const std::function<std::string(uint32_t layer)>& computed_by,
+                   v1::ModelCheck* check) {
   const auto [differs, right] =
       std::mismatch(stages.begin(), stages.end(), reference.begin(), reference.end());
   check->set_equal(differs == stages.end());
   check->set_layers(static_cast<uint32_t>(reference.size()) - 1);
   check->set_tokens(static_cast<uint32_t>(reference.front().size()));
+  check->set_reference_node(computed_by(0));
   if (check->equal()) {
     return;
   }
@@ -139,14 +205,26 @@ void CompareLayers(const std::string& model, const v1::Plan& plan, const LayerTa
   check->set_position(static_cast<uint32_t>(
       std::mismatch(differs->begin(), differs->end(), right->begin(), right->end()).first -
       differs->begin()));
-  const auto& all = OnlyPipeline(plan).stages();
-  int stage = 0;
-  while (stage + 1 < all.size() && all[stage].last_layer() < check->layer()) {
-    ++stage;
-  }
-  check->set_stage(static_cast<uint32_t>(stage));
-  check->set_node(OnlyRank(all[stage]).node());
+  NameStage(plan, check);
+  check->set_reference_node(computed_by(std::min(check->layer(), check->layers() - 1)));
   check->set_hint(HintOf(model, *check));
+}
+
+void NoteAcross(const std::string& model, const v1::Plan& plan, uint32_t layer,
+                const RowDifference& difference, v1::ModelCheck* check) {
+  check->set_largest_difference(std::max(check->largest_difference(), difference.largest));
+  if (difference.largest <= check->tolerance() || !check->equal()) {
+    return;
+  }
+  check->set_equal(false);
+  check->set_layer(layer);
+  check->set_position(difference.row);
+  NameStage(plan, check);
+  check->set_hint("run the check with another --node of the same kind as '" + check->across_node() +
+                  "'; where experts are chosen, two kinds may choose others of nearly equal ones. "
+                  "Else `strata node drain " +
+                  check->across_node() + "`, `strata model load " + model +
+                  "`, and tell what differed");
 }
 
 }  // namespace strata

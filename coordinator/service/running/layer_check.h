@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_SERVICE_RUNNING_LAYER_CHECK_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,22 +31,47 @@ std::vector<uint32_t> CheckTokens(const ModelRuntime& model, uint32_t count);
 // Memory for the largest of the layers, alone, as deployments of these (complete) options have it.
 uint64_t LargestLayerBytes(const ModelRuntime& model, const v1::LoadOptions& options);
 
-// The node that computes layer by layer, of those that a plan could use: of the plan's numerics,
-// if possible with `bytes` free in memory, and on its disk, where it may have to keep a layer's
-// weights; then one that has no stage of the plan, then the one with most
-// memory. Null when none has the numerics.
+// The numerics in which a plan computes its layers, by layer.
+std::vector<std::string> NumericsByLayer(const v1::Plan& plan, uint32_t layers);
+
+// The node that computes layer by layer, of those that a plan could use: of these numerics, if
+// possible with `bytes` free in memory, and on its disk, where it may have to keep a layer's
+// weights; then one that has no stage of the plan, then the one with most memory. Null when none
+// has the numerics.
 const PlannerNode* ChooseReference(const std::vector<PlannerNode>& nodes, const v1::Plan& plan,
-                                   uint64_t bytes);
+                                   const std::string& numerics, uint64_t bytes);
+
+// How much of its row's largest value a value may differ that is computed in other numerics, with
+// float32 activations, and where a plan's are int8.
+inline constexpr double kTolerance = 2e-3;
+inline constexpr double kInt8Tolerance = 5e-2;
+double ToleranceOf(const v1::Plan& plan);
+
+// The largest such difference between rows of as many float32 numbers each, and of which row it is.
+// Where they are not as many numbers, or not finite, infinity.
+struct RowDifference {
+  double largest = 0;
+  uint32_t row = 0;
+};
+RowDifference DifferenceOf(const std::string& a, const std::string& b, size_t rows);
 
 // Adds an answer of that node about `layer`, of `layers`, to the table. DATA_LOSS (BAD_RESULT) when
 // it cannot be one.
 absl::Status AddComputed(const v1::LayersComputed& computed, uint32_t layer, uint32_t layers,
                          uint32_t tokens, LayerTable* table);
 
-// Compares what `plan` computed of a model of that name with what `check`'s reference_node did, and
-// completes `check`. Both tables are complete.
+// Compares what `plan` computed of a model of that name with what others did, and completes
+// `check`. Both tables are complete. `computed_by`: who else computed a layer; of the one that
+// differs, or the first one, that is the reference_node.
 void CompareLayers(const std::string& model, const v1::Plan& plan, const LayerTable& stages,
-                   const LayerTable& reference, v1::ModelCheck* check);
+                   const LayerTable& reference,
+                   const std::function<std::string(uint32_t layer)>& computed_by,
+                   v1::ModelCheck* check);
+
+// Completes a `check` that is equal so far: across_node's rows of a layer differ so much from what
+// the plan computed. The first that is not within `tolerance` makes it unequal.
+void NoteAcross(const std::string& model, const v1::Plan& plan, uint32_t layer,
+                const RowDifference& difference, v1::ModelCheck* check);
 
 }  // namespace strata
 

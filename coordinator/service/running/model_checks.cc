@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/app/log.h"
+#include "common/model/numerics_class.h"
 #include "common/model/row_digest.h"
 #include "common/mutex.h"
 #include "common/sampling_params.h"
@@ -23,6 +24,8 @@ namespace {
 // For the stages: with the time that it waits for room in KV memory.
 constexpr nanoseconds kStagesWithin = std::chrono::minutes(2);
 constexpr milliseconds kCheckAgain{50};
+// Of rows that travel from worker to worker: a message has 4 MiB.
+constexpr uint64_t kHandedBytes = uint64_t{3} << 20;
 
 absl::Status CheckEnded() {
   return Error(absl::StatusCode::kCancelled, "CANCELLED", "the check was ended");
@@ -39,14 +42,24 @@ absl::Status NodeLostFor(const std::string& node) {
 
 // One check under way: the thread of its call waits for what the loop hears.
 struct ModelChecks::UnderWay {
+  struct Computer {
+    std::string node;
+    uint64_t incarnation = 0;
+    std::string numerics;
+  };
+
   // Set once.
   uint64_t id = 0;
   std::string request_key;
-  std::string node;  // Computes layer by layer.
-  uint64_t incarnation = 0;
+  // Who computes layer by layer, by numerics of the plan's layers.
+  std::map<std::string, Computer> references;
+  std::vector<std::string> numerics;  // By layer.
+  // Who computes every layer in other numerics besides; no name: nobody.
+  Computer across;
   uint64_t deployment = 0;
   std::string model;
   uint32_t layers = 0;
+  uint32_t hidden = 0;
   std::vector<uint32_t> tokens;
   v1::Plan plan;
 
@@ -54,8 +67,28 @@ struct ModelChecks::UnderWay {
   CondVar changed;
   LayerTable stages STRATA_GUARDED_BY(mutex);
   std::optional<absl::Status> stages_ended STRATA_GUARDED_BY(mutex);
+  Computer asked STRATA_GUARDED_BY(mutex);  // Whose answer is waited for.
   std::optional<v1::LayersComputed> computed STRATA_GUARDED_BY(mutex);  // The newest answer.
-  bool node_lost STRATA_GUARDED_BY(mutex) = false;
+  std::optional<std::string> lost STRATA_GUARDED_BY(mutex);  // A node that computes for it.
+
+  std::vector<Computer> Computers() const {
+    std::vector<Computer> all;
+    for (const auto& [name, reference] : references) all.push_back(reference);
+    if (!across.node.empty()) all.push_back(across);
+    return all;
+  }
+  // Of rows that travel between workers, which messages hold.
+  bool Hands() const { return references.size() > 1 || !across.node.empty(); }
+};
+
+// What a worker is asked of a layer.
+struct ModelChecks::Asked {
+  const UnderWay::Computer* computer = nullptr;
+  uint32_t layer = 0;
+  bool begins = false;      // It has not the rows that the layer before left.
+  std::string rows = {};    // Then these, but for the first layer.
+  bool returns = false;     // What it makes of them is wanted.
+  std::string across = {};  // Numerics that are not the plan's; "": those of the plan.
 };
 
 // Gathers what the stages' layers made of the sequence.
@@ -110,6 +143,7 @@ absl::StatusOr<v1::ModelCheck> ModelChecks::Check(const v1::CheckModelRequest& r
   const uint32_t most = std::min(kDefaultCheckTokens, std::max(options.context(), 2u) - 1);
   check->tokens = CheckTokens(*model, request.tokens() != 0 ? request.tokens() : most);
   check->layers = static_cast<uint32_t>(model->spec().layers.size());
+  check->hidden = model->spec().hidden;
   const uint64_t bytes = LargestLayerBytes(*model, options);
   RETURN_IF_ERROR(loop_->Ask([&] { return Begin(request, bytes, check); }));
   v1::CheckModelProgress said;
@@ -120,15 +154,19 @@ absl::StatusOr<v1::ModelCheck> ModelChecks::Check(const v1::CheckModelRequest& r
   const std::string key = check->request_key;
   loop_->Call([&] {
     requests_->Cancel(key, CheckEnded());
-    if (!result.ok()) {
-      v1::CoordinatorMessage end;
-      end.mutable_compute_layers()->set_check(check->id);
-      streams_->Send(check->node, check->incarnation, std::move(end));
-    }
+    EndOn(*check);
     checks_.erase(check->id);
     return true;
   });
   return result;
+}
+
+void ModelChecks::EndOn(const UnderWay& check) {
+  for (const UnderWay::Computer& computer : check.Computers()) {
+    v1::CoordinatorMessage end;
+    end.mutable_compute_layers()->set_check(check.id);
+    streams_->Send(computer.node, computer.incarnation, std::move(end));
+  }
 }
 
 absl::Status ModelChecks::Begin(const v1::CheckModelRequest& request, uint64_t bytes,
@@ -138,7 +176,9 @@ absl::Status ModelChecks::Begin(const v1::CheckModelRequest& request, uint64_t b
   check->deployment = serving.deployment;
   check->model = request.name();
   check->plan = deployments_->Find(serving.deployment)->plan();
-  RETURN_IF_ERROR(ChooseNode(request.node(), bytes, check.get()));
+  check->numerics = NumericsByLayer(check->plan, check->layers);
+  RETURN_IF_ERROR(ChooseNodes(request.node(), bytes, check.get()));
+  RETURN_IF_ERROR(FitTokens(request, check.get()));
   SessionRequest session;
   session.request_id = "check-" + DrawRequestId();
   session.key = check->request_key = ScopedId(nullptr, session.request_id);
@@ -156,21 +196,45 @@ absl::Status ModelChecks::Begin(const v1::CheckModelRequest& request, uint64_t b
   return absl::OkStatus();
 }
 
-absl::Status ModelChecks::ChooseNode(const std::string& name, uint64_t bytes,
-                                     UnderWay* check) const {
-  if (name.empty()) {
-    const PlannerCluster cluster = cluster_->Snapshot(0);
-    const PlannerNode* node = ChooseReference(cluster.nodes, check->plan, bytes);
+absl::Status ModelChecks::ChooseNodes(const std::string& name, uint64_t bytes,
+                                      UnderWay* check) const {
+  if (!name.empty()) {
+    RETURN_IF_ERROR(TakeNamed(name, check));
+  }
+  const PlannerCluster cluster = cluster_->Snapshot(0);
+  for (const std::string& numerics : check->numerics) {
+    if (check->references.contains(numerics)) {
+      continue;
+    }
+    const PlannerNode* node = ChooseReference(cluster.nodes, check->plan, numerics, bytes);
     if (node == nullptr) {
       return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES",
                    "there is no ready worker that could compute layer by layer in numerics class " +
-                       check->plan.numerics_class().name())
+                       ClassAsIn(check->plan.numerics_class().name(), numerics))
           .Hint("name one with --node, or start one: see `strata node list`");
     }
-    check->node = node->name;
-    check->incarnation = node->incarnation;
+    check->references[numerics] = {node->name, node->incarnation, numerics};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelChecks::FitTokens(const v1::CheckModelRequest& request, UnderWay* check) {
+  const uint64_t most = kHandedBytes / (sizeof(float) * std::max(1u, check->hidden));
+  if (!check->Hands() || check->tokens.size() <= most) {
     return absl::OkStatus();
   }
+  if (request.tokens() == 0 && most > 0) {
+    check->tokens.resize(most);
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_TOKENS",
+               "a check between workers of several kinds has at most " + std::to_string(most) +
+                   " tokens of this model, since their rows travel")
+      .Limit("check_tokens=" + std::to_string(most))
+      .Hint("lower --tokens");
+}
+
+absl::Status ModelChecks::TakeNamed(const std::string& name, UnderWay* check) const {
   const NodeRecord* node = cluster_->Find(name);
   if (node == nullptr) {
     return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND", "there is no node '" + name + "'")
@@ -183,8 +247,13 @@ absl::Status ModelChecks::ChooseNode(const std::string& name, uint64_t bytes,
         .Node(name)
         .Hint("start its strata-worker again, or choose another --node");
   }
-  check->node = name;
-  check->incarnation = node->info.incarnation();
+  const UnderWay::Computer named{name, node->info.incarnation(), node->info.numerics()};
+  const auto& all = check->numerics;
+  if (std::find(all.begin(), all.end(), named.numerics) != all.end()) {
+    check->references[named.numerics] = named;
+  } else {
+    check->across = named;
+  }
   return absl::OkStatus();
 }
 
@@ -215,65 +284,117 @@ absl::StatusOr<v1::ModelCheck> ModelChecks::Run(const std::shared_ptr<UnderWay>&
   progress(*said);
   LayerTable reference;
   const auto tokens = static_cast<uint32_t>(check->tokens.size());
+  const bool across = !check->across.node.empty();
+  std::vector<RowDifference> differences;
+  std::string rows;
   for (uint32_t layer = 0; layer < check->layers; ++layer) {
-    ASSIGN_OR_RETURN(const v1::LayersComputed computed, ComputeLayer(*check, layer, gone));
+    const auto changes = [&](uint32_t at) {
+      return at > 0 && at < check->layers && check->numerics[at] != check->numerics[at - 1];
+    };
+    const std::string before = std::exchange(rows, {});
+    const Asked own{.computer = &check->references.at(check->numerics[layer]),
+                    .layer = layer,
+                    .begins = layer == 0 || changes(layer),
+                    .rows = changes(layer) ? before : "",
+                    .returns = across || changes(layer + 1)};
+    ASSIGN_OR_RETURN(v1::LayersComputed computed, ComputeLayer(*check, own, gone));
     RETURN_IF_ERROR(AddComputed(computed, layer, check->layers, tokens, &reference));
+    rows = std::move(*computed.mutable_rows());
+    if (across) {
+      const Asked other{.computer = &check->across,
+                        .layer = layer,
+                        .begins = true,
+                        .rows = before,
+                        .returns = true,
+                        .across = check->across.numerics};
+      ASSIGN_OR_RETURN(const v1::LayersComputed again, ComputeLayer(*check, other, gone));
+      differences.push_back(DifferenceOf(rows, again.rows(), tokens));
+    }
     said->set_layers_done(static_cast<uint32_t>(reference.size()));
     progress(*said);
   }
   v1::ModelCheck result;
   result.set_numerics_class(check->plan.numerics_class().name());
   result.set_plan_epoch(check->plan.epoch());
-  result.set_reference_node(check->node);
+  std::string newest;
+  for (const std::string& numerics : check->numerics) {
+    if (std::exchange(newest, numerics) != numerics && check->references.size() > 1) {
+      result.add_reference_nodes(check->references.at(numerics).node);
+    }
+  }
   {
     MutexLock lock(&check->mutex);
-    CompareLayers(model, check->plan, check->stages, reference, &result);
+    CompareLayers(
+        model, check->plan, check->stages, reference,
+        [&](uint32_t layer) { return check->references.at(check->numerics[layer]).node; }, &result);
+  }
+  if (across) {
+    result.set_across_node(check->across.node);
+    result.set_tolerance(ToleranceOf(check->plan));
+    for (uint32_t layer = 0; layer < differences.size(); ++layer) {
+      NoteAcross(model, check->plan, layer, differences[layer], &result);
+    }
   }
   if (result.equal()) {
-    LogInfo({{"model", model}, {"node", check->node}, {"deployment", check->deployment}},
-            "the model's stages compute what its layers do alone");
+    LogInfo(
+        {{"model", model}, {"node", result.reference_node()}, {"deployment", check->deployment}},
+        "the model's stages compute what its layers do alone");
   } else {
     LogError({{"model", model},
               {"node", result.node()},
               {"deployment", check->deployment},
               {"stage", result.stage()}},
-             "layer " + std::to_string(result.layer()) + " differs from what node '" + check->node +
-                 "' makes of it: " + result.hint());
+             "layer " + std::to_string(result.layer()) + " differs from what node '" +
+                 result.reference_node() + "' makes of it: " + result.hint());
   }
   return result;
 }
 
-absl::Status ModelChecks::SendLayer(const UnderWay& check, uint32_t layer) {
+absl::Status ModelChecks::SendLayer(const UnderWay& check, const Asked& asked) {
   const auto sent = loop_->Call([&]() -> absl::Status {
     const Deployment* deployment = deployments_->Find(check.deployment);
-    if (deployment == nullptr) {
+    const std::string& name = check.plan.numerics_class().name();
+    if (deployment == nullptr || deployment->plan().numerics_class().name() != name) {
       return Error(absl::StatusCode::kAborted, "UNLOADED",
                    "the model was unloaded, or placed anew, while it was checked");
     }
     v1::CoordinatorMessage message;
     v1::ComputeLayers* compute = message.mutable_compute_layers();
     compute->set_check(check.id);
-    *compute->mutable_load() = deployment->MakeLayerLoad(
-        layer, static_cast<uint32_t>(check.tokens.size()), kReferenceRows);
-    if (layer == 0) {
-      compute->mutable_token_ids()->Add(check.tokens.begin(), check.tokens.end());
+    v1::Load* load = compute->mutable_load();
+    *load = deployment->MakeLayerLoad(asked.layer, static_cast<uint32_t>(check.tokens.size()),
+                                      kReferenceRows);
+    if (!asked.across.empty()) {
+      load->set_numerics_class(ClassAsIn(name, asked.across));
+      if (!TakesInt8Activations(asked.across)) load->set_activations(v1::ACTIVATIONS_F32);
     }
-    return streams_->Send(check.node, check.incarnation, std::move(message))
+    if (asked.begins) {
+      compute->mutable_token_ids()->Add(check.tokens.begin(), check.tokens.end());
+      compute->set_rows(asked.rows);
+    }
+    compute->set_returns_rows(asked.returns);
+    const UnderWay::Computer& computer = *asked.computer;
+    return streams_->Send(computer.node, computer.incarnation, std::move(message))
                ? absl::OkStatus()
-               : NodeLostFor(check.node);
+               : NodeLostFor(computer.node);
   });
   return sent.value_or(Stopping());
 }
 
-absl::StatusOr<v1::LayersComputed> ModelChecks::ComputeLayer(UnderWay& check, uint32_t layer,
+absl::StatusOr<v1::LayersComputed> ModelChecks::ComputeLayer(UnderWay& check, const Asked& asked,
                                                              const std::function<bool()>& gone) {
-  RETURN_IF_ERROR(SendLayer(check, layer));
-  const Waiting wait{.what = "node " + check.node + " to compute layer " + std::to_string(layer) +
+  const std::string& node = asked.computer->node;
+  {
+    MutexLock lock(&check.mutex);
+    check.asked = *asked.computer;
+  }
+  RETURN_IF_ERROR(SendLayer(check, asked));
+  const Waiting wait{.what = "node " + node + " to compute layer " + std::to_string(asked.layer) +
                              " of the check of model " + check.model,
-                     .node = check.node,
+                     .node = node,
                      .model = check.model,
                      .limit = timeout_,
-                     .hint = "see the log of strata-worker on " + check.node +
+                     .hint = "see the log of strata-worker on " + node +
                              " and start it again, or check with another --node"};
   const auto shown = wait_board_->Begin(wait);
   const TimePoint began = clock_->Now();
@@ -285,13 +406,13 @@ absl::StatusOr<v1::LayersComputed> ModelChecks::ComputeLayer(UnderWay& check, ui
     if (const nanoseconds waited = clock_->Now() - began; waited >= timeout_) {
       return Error(absl::StatusCode::kDeadlineExceeded, "CHECK_TIMEOUT",
                    "waited " + FormatDuration(waited) + " in vain for " + wait.what)
-          .Node(check.node)
+          .Node(node)
           .Limit("check_timeout=" + FormatDuration(timeout_))
           .Hint(wait.hint);
     }
     MutexLock lock(&check.mutex);
-    if (check.node_lost) {
-      return NodeLostFor(check.node);
+    if (check.lost.has_value()) {
+      return NodeLostFor(*check.lost);
     }
     if (!check.computed.has_value()) {
       check.changed.WaitFor(&check.mutex, kCheckAgain);
@@ -300,9 +421,9 @@ absl::StatusOr<v1::LayersComputed> ModelChecks::ComputeLayer(UnderWay& check, ui
   }
   if (computed->has_error()) {
     v1::ErrorDetail detail = computed->error();
-    detail.set_node(check.node);
-    return Annotate(StatusOf(detail), "node '" + check.node + "' cannot compute layer " +
-                                          std::to_string(layer) + " of the check");
+    detail.set_node(node);
+    return Annotate(StatusOf(detail), "node '" + node + "' cannot compute layer " +
+                                          std::to_string(asked.layer) + " of the check");
   }
   return *std::move(computed);
 }
@@ -310,19 +431,24 @@ absl::StatusOr<v1::LayersComputed> ModelChecks::ComputeLayer(UnderWay& check, ui
 void ModelChecks::OnLayersComputed(const std::string& node, uint64_t incarnation,
                                    const v1::LayersComputed& computed) {
   const auto it = checks_.find(computed.check());
-  if (it == checks_.end() || it->second->node != node || it->second->incarnation != incarnation) {
+  if (it == checks_.end()) {
     return;  // Of one that was ended.
   }
   MutexLock lock(&it->second->mutex);
+  if (it->second->asked.node != node || it->second->asked.incarnation != incarnation) {
+    return;
+  }
   it->second->computed = computed;
   it->second->changed.NotifyAll();
 }
 
 void ModelChecks::OnNodeLost(const std::string& node) {
   for (const auto& [id, check] : checks_) {
-    if (check->node == node) {
+    const std::vector<UnderWay::Computer> all = check->Computers();
+    if (std::any_of(all.begin(), all.end(),
+                    [&](const UnderWay::Computer& computer) { return computer.node == node; })) {
       MutexLock lock(&check->mutex);
-      check->node_lost = true;
+      check->lost = node;
       check->changed.NotifyAll();
     }
   }

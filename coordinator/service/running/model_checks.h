@@ -42,7 +42,9 @@ class ModelChecks {
         wait_board_(wait_board) {}
 
   // Compares what the loaded model's stages make of a short sequence with what its layers, one
-  // after the other, make of it on one worker. Waits, on any thread but the loop's; `progress` is
+  // after the other, make of it on one worker; or on one of each kind where the plan mixes them.
+  // A named node of a kind that the plan has not computes each layer besides, to be compared by
+  // ToleranceOf. Waits, on any thread but the loop's; `progress` is
   // called on this thread, and `gone` now and then: the check is ended once it says so. Errors:
   // BAD_TOKENS, those of requests to the model, NODE_NOT_FOUND, NODE_NOT_READY, NO_NODES,
   // NODE_LOST, CHECK_TIMEOUT, CANCELLED, or the worker's.
@@ -63,15 +65,20 @@ class ModelChecks {
   // On the loop.
   absl::Status Begin(const v1::CheckModelRequest& request, uint64_t bytes,
                      const std::shared_ptr<UnderWay>& check);
-  absl::Status ChooseNode(const std::string& name, uint64_t bytes, UnderWay* check) const;
+  absl::Status ChooseNodes(const std::string& name, uint64_t bytes, UnderWay* check) const;
+  // Of rows that travel between workers there are no more than a message holds.
+  static absl::Status FitTokens(const v1::CheckModelRequest& request, UnderWay* check);
+  absl::Status TakeNamed(const std::string& name, UnderWay* check) const;
   // On the thread of Check.
   absl::Status AwaitStages(UnderWay& check, const std::function<bool()>& gone);
   absl::StatusOr<v1::ModelCheck> Run(const std::shared_ptr<UnderWay>& check,
                                      v1::CheckModelProgress* said, const ProgressFn& progress,
                                      const std::function<bool()>& gone);
-  absl::StatusOr<v1::LayersComputed> ComputeLayer(UnderWay& check, uint32_t layer,
+  struct Asked;
+  absl::StatusOr<v1::LayersComputed> ComputeLayer(UnderWay& check, const Asked& asked,
                                                   const std::function<bool()>& gone);
-  absl::Status SendLayer(const UnderWay& check, uint32_t layer);
+  absl::Status SendLayer(const UnderWay& check, const Asked& asked);
+  void EndOn(const UnderWay& check);
 
   const nanoseconds timeout_;
   const Clock* const clock_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 #include "common/status.h"
@@ -43,7 +44,7 @@ PlannerNode NodeOf(const std::string& name, uint64_t free_bytes,
 }
 
 std::string Chosen(const std::vector<PlannerNode>& nodes, const v1::Plan& plan, uint64_t bytes) {
-  const PlannerNode* node = ChooseReference(nodes, plan, bytes);
+  const PlannerNode* node = ChooseReference(nodes, plan, "cpu-2", bytes);
   return node == nullptr ? "" : node->name;
 }
 
@@ -98,8 +99,9 @@ TEST(AddComputed, TakesALayerWithItsRowsAndNothingElse) {
 v1::ModelCheck Compared(const std::vector<std::string>& nodes, const LayerTable& stages,
                         const LayerTable& reference, const std::string& reference_node = "c") {
   v1::ModelCheck check;
-  check.set_reference_node(reference_node);
-  CompareLayers("m", PlanOn(nodes), stages, reference, &check);
+  CompareLayers(
+      "m", PlanOn(nodes), stages, reference, [&](uint32_t /*layer*/) { return reference_node; },
+      &check);
   return check;
 }
 
@@ -133,6 +135,61 @@ TEST(CompareLayers, TheHintSaysHowToTellWhichOfTheTwoNodesIsWrong) {
                     HasSubstr("`strata model load m`"), HasSubstr("'c'")));
   EXPECT_THAT(Compared({"a"}, wrong, right, "a").hint(),
               AllOf(HasSubstr("memory of 'a'"), HasSubstr("another --node")));
+}
+
+std::string Rows(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+TEST(DifferenceOf, IsTheLargestOfAnyValueByItsRowsLargest) {
+  const std::string plain = Rows({1, -4, 2, 10, 0, 5});
+  EXPECT_EQ(DifferenceOf(plain, plain, 2).largest, 0);
+  const RowDifference one = DifferenceOf(plain, Rows({1, -4, 2.5, 10, 0, 5.5}), 2);
+  EXPECT_DOUBLE_EQ(one.largest, 0.5 / 4);
+  EXPECT_EQ(one.row, 0u);
+  EXPECT_EQ(DifferenceOf(plain, Rows({1, -4, 2, 10, 3, 5}), 2).row, 1u);
+  EXPECT_EQ(DifferenceOf(Rows({0, 0}), Rows({0, 0}), 1).largest, 0);
+  // What cannot be compared is as far apart as can be.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::string& other :
+       {Rows({1, -4, 2, 10, 0}), Rows({1, -4, nan, 10, 0, 5}), Rows({})}) {
+    EXPECT_EQ(DifferenceOf(plain, other, 2).largest, std::numeric_limits<double>::infinity());
+  }
+}
+
+TEST(NoteAcross, TheFirstLayerThatIsNotWithinTheToleranceMakesItUnequal) {
+  v1::ModelCheck check;
+  check.set_equal(true);
+  check.set_across_node("mac");
+  check.set_tolerance(0.01);
+  const v1::Plan plan = PlanOn({"a", "b"});
+  NoteAcross("m", plan, 0, {.largest = 0.004, .row = 3}, &check);
+  NoteAcross("m", plan, 1, {.largest = 0.01, .row = 3}, &check);
+  EXPECT_TRUE(check.equal());
+  EXPECT_EQ(check.largest_difference(), 0.01);
+  NoteAcross("m", plan, 2, {.largest = 0.02, .row = 1}, &check);
+  NoteAcross("m", plan, 3, {.largest = 0.5, .row = 0}, &check);
+  EXPECT_FALSE(check.equal());
+  EXPECT_EQ(check.layer(), 2u);
+  EXPECT_EQ(check.position(), 1u);
+  EXPECT_EQ(check.node(), "b");
+  EXPECT_EQ(check.largest_difference(), 0.5);
+  EXPECT_THAT(check.hint(), AllOf(HasSubstr("'mac'"), HasSubstr("`strata model load m`")));
+}
+
+TEST(NoteAcross, TheToleranceFollowsFromTheActivations) {
+  v1::Plan plan = PlanOn({"a"});
+  EXPECT_EQ(ToleranceOf(plan), kTolerance);
+  plan.mutable_numerics_class()->set_name("cpu-2/w=int8,head=int8,act=int8/kv=f16");
+  EXPECT_EQ(ToleranceOf(plan), kInt8Tolerance);
+}
+
+TEST(NumericsByLayer, OfAPlanThatMixesThemAreThoseOfEachStage) {
+  v1::Plan plan = PlanOn({"a", "b"});
+  EXPECT_EQ(NumericsByLayer(plan, 3), std::vector<std::string>(3, "cpu-2"));
+  plan.mutable_numerics_class()->set_name("cpu-2:0-1+mlx-1:2-3/w=bf16,head=bf16,act=f32/kv=f16");
+  EXPECT_EQ(NumericsByLayer(plan, 4),
+            (std::vector<std::string>{"cpu-2", "cpu-2", "mlx-1", "mlx-1"}));
 }
 
 class CheckTokensTest : public ::testing::Test {

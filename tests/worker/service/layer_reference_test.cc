@@ -109,6 +109,46 @@ TEST_F(LayerReferenceTest, LayersAloneMakeWhatAStageWithAllOfThemMakes) {
   EXPECT_NE(other[0][20], alone[0][20]);
 }
 
+TEST_F(LayerReferenceTest, RowsThatLayersBeforeMadeElsewhereAreAsGoodAsOwnOnes) {
+  FakeCoordinator coordinator;
+  Worker w0("w0", Dir("w0"), coordinator);
+  Worker w1("w1", Dir("w1"), coordinator);
+  ASSERT_TRUE(coordinator.Wait([&] { return coordinator.registrations_ == 2; }));
+  const auto alone = Check(&coordinator, 1, 8);
+  ASSERT_EQ(alone.size(), layers_ + 1);
+  // Each layer anew, from the rows that the one before has given.
+  std::string rows;
+  for (uint32_t layer = 0; layer < layers_; ++layer) {
+    v1::CoordinatorMessage message = Layer(&coordinator, 2, layer);
+    v1::ComputeLayers* compute = message.mutable_compute_layers();
+    if (layer > 0) {
+      compute->mutable_token_ids()->Add(ids_.begin(), ids_.end());
+      compute->set_rows(rows);
+    }
+    compute->set_returns_rows(true);
+    const v1::LayersComputed computed = Ask(&coordinator, message);
+    ASSERT_FALSE(computed.has_error()) << computed.DebugString();
+    EXPECT_EQ(
+        std::vector<uint64_t>(computed.layers(0).rows().begin(), computed.layers(0).rows().end()),
+        alone[layer]);
+    rows = computed.rows();
+    EXPECT_EQ(rows.size(), ids_.size() * checkpoint_.spec.hidden * sizeof(float));
+  }
+  // What no layer has made is refused.
+  const auto refused = [&](const std::string& given, uint32_t layer) {
+    v1::CoordinatorMessage message = Layer(&coordinator, 3, layer);
+    v1::ComputeLayers* compute = message.mutable_compute_layers();
+    compute->clear_token_ids();
+    compute->mutable_token_ids()->Add(ids_.begin(), ids_.end());
+    compute->set_rows(given);
+    return Ask(&coordinator, message).error().reason();
+  };
+  EXPECT_EQ(refused(rows, 0), "BAD_CHECK");
+  EXPECT_EQ(refused(rows.substr(4), 1), "BAD_CHECK");
+  EXPECT_EQ(refused(rows.substr(1), 1), "BAD_CHECK");
+  EXPECT_EQ(refused(std::string(rows.size(), '\xff'), 1), "BAD_CHECK") << "no numbers";
+}
+
 TEST_F(LayerReferenceTest, ThereIsOneCheckAtATime) {
   FakeCoordinator coordinator;
   Worker w0("w0", Dir("w0"), coordinator);
