@@ -1,5 +1,5 @@
-// In place of worker/backend/kinds/make_backend.cc: a CPU backend that some token ids are poison
-// to, or that computes wrongly, in the way that STRATA_POISON says, as "KIND:N" separated by
+// In place of worker/backend/kinds/make_backend.cc: a CPU or MLX backend that some token ids are
+// poison to, or that computes wrongly, in the way that STRATA_POISON says, as "KIND:N" separated by
 // commas. Only tests build and start it: no shipped binary has such a switch.
 //   nan:ID     what a row of ID comes to is no number: an item's error
 //   fail:ID    every step with a row of ID fails as a whole, where the row goes through an MLP here
@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "common/status.h"
 #include "worker/backend/kinds/make_backend.h"
+#include "worker/backend/optional_backends.h"
 
 namespace strata {
 namespace {
@@ -191,6 +192,7 @@ class PoisonBackend : public Backend {
     ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, backend_->Load(spec, weights, packed, progress));
     return std::make_unique<PoisonShard>(std::move(shard), spec.model);
   }
+  AllocatedMemory Allocated() const override { return backend_->Allocated(); }
   absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) override {
     return backend_->MeasureSpeed(seconds, bytes);
   }
@@ -203,7 +205,9 @@ class PoisonBackend : public Backend {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
                                                      const KindOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeCpuBackend(options.cpu, options.any));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Backend> backend,
+      name == "mlx" ? MakeMlxBackend(options.any) : MakeCpuBackend(options.cpu, options.any));
   return std::make_unique<PoisonBackend>(std::move(backend));
 }
 

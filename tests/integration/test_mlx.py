@@ -4,11 +4,13 @@ import concurrent.futures
 import json
 import random
 import re
+import urllib.request
 
 import numpy as np
 import pytest
 
-from cluster import GOLDEN, Cluster, Failed, cut, golden_cases, served_cases, worker_has_mlx
+from cluster import (BIN, GIVE_UP_S, GOLDEN, NEVER, RECALL, Cluster, Failed, cut, golden_cases, recall_cases, served_cases, wait_until,
+                     worker_has_mlx)
 
 pytestmark = pytest.mark.skipif(not worker_has_mlx(), reason="this build has no MLX backend: ./dev build --mlx")
 WORKERS = [f"m{i}" for i in range(4)]
@@ -102,14 +104,6 @@ def test_activations_are_floats_where_all_nodes_are_mlx_s_and_int8_is_refused(cl
     assert any("Node m0 is left out: it computes as mlx-1." in sentence for sentence in plan["why"]), plan["why"]
 
 
-def test_a_plan_does_not_mix_kinds_and_what_is_not_supported_is_named(cluster):
-    model = "llama"
-    cluster.run("model", "add", GOLDEN / "models" / model, "--name", model, check=False)
-    with pytest.raises(Failed) as failed:
-        cluster.load(model, cuts=[("m0", 0, 0), ("host", 1, 2)], **F32)
-    assert "a plan does not mix numerics" in str(failed.value)
-
-
 def test_a_kv_of_two_bytes_and_quantized_weights_answer_alike_on_every_partition(cluster):
     case = max(golden_cases("llama")[0], key=lambda c: len(c["prompt_ids"]))
     answers = []
@@ -120,3 +114,60 @@ def test_a_kv_of_two_bytes_and_quantized_weights_answer_alike_on_every_partition
         answers.append((answer["token_ids"], answer["logprobs"]))
         cluster.run("model", "unload", "llama")
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("victim", ["first", "last"])
+@pytest.mark.parametrize("token, reason", [(990, "not finite|is .inf"), (991, "the backend failed")], ids=["number", "call"])
+def test_a_failure_below_a_pipeline_fails_one_request_and_the_others_of_its_steps_go_on(tmp_path, victim, token, reason):
+    """tests/faults/poison_backend.cc around MLX: token 990 comes to no number, and with 991 a call fails."""
+    prompt = recall_cases()[0]["prompt_ids"][:20]
+
+    def arguments(last, request_id):
+        return ["generate", "recall", "--token-ids", ",".join(map(str, [*prompt, last])), "--max-tokens", 60, "--temperature", 0,
+                "--ignore-eos", "--logprobs", 1, "--request-id", request_id, "--json"]
+
+    def essence(answer):
+        return answer["token_ids"], answer["logprobs"]
+
+    with Cluster(tmp_path, step_timeout=NEVER, recovery_timeout=NEVER) as c:
+        for name in ("first", "last"):
+            bad = name == victim
+            c.start_worker(name, "--backend", "mlx", binary=BIN.parent / "tests" / "strata-worker-poison" if bad else None,
+                           env={"STRATA_POISON": "nan:990,fail:991"} if bad else None)
+        c.load("recall", RECALL, cuts=[("first", 0, 3), ("last", 4, 7)], context=256, sessions=8, activations="f32")
+        right = [essence(c.json(*arguments(100 + i, f"alone-{i}"))) for i in range(5)]
+        running = [c.popen(*arguments(100 + i, f"r{i}")) for i in range(5)]
+        wait_until(lambda: sum(s["generated_tokens"] > 0 for s in c.json("session", "list")["sessions"]) > 3, "several of them generate")
+        bad = c.popen(*arguments(token, "poison"))
+        out, err = bad.communicate(timeout=GIVE_UP_S)
+        assert bad.returncode == 1, out
+        assert '"poison"' in err and re.search(reason, err) and f'on node "{victim}"' in err, err
+        for i, process in enumerate(running):
+            out, err = process.communicate(timeout=GIVE_UP_S)
+            assert process.returncode == 0, err
+            assert essence(json.loads(out)) == right[i], i
+        assert essence(c.json(*arguments(100, "after"))) == right[0]
+        c.nothing_is_left()
+
+
+@pytest.mark.long
+def test_memory_is_flat_over_five_thousand_requests(tmp_path):
+    rounds, requests = 11, 500
+    with Cluster(tmp_path) as c:
+        worker = c.start_worker("mac", "--backend", "mlx", "--metrics-listen", "127.0.0.1:0")
+        address = worker.wait_for(r"^metrics listening on (\S+)").group(1)
+        c.load("qwen3-mlx4", GOLDEN / "models" / "qwen3-mlx4", context=256, sessions=8)
+        names = ("device_active", "device_kept", "heap")
+        said = []
+        for _ in range(rounds):
+            done = c.json("bench", "qwen3-mlx4", "--clients", 8, "--requests", requests, "--prompt-tokens", 24, "--max-tokens", 6)
+            assert done["requests"] == requests and done["failed"] == 0, done
+            c.nothing_is_left()
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=GIVE_UP_S) as page:
+                text = page.read().decode()
+            said.append({name: int(float(re.search(rf"^strata_worker_{name}_bytes(?:{{.*}})? (\S+)$", text, re.M)[1])) for name in names})
+        # The first round fills what is kept to be used again.
+        for name, most in (("device_active", 64 << 10), ("device_kept", 8 << 20), ("heap", 2 << 20)):
+            values = [one[name] for one in said[1:]]
+            assert max(values) - values[0] <= most, (name, values)
+        assert min(one["device_active"] for one in said) > 0

@@ -41,6 +41,12 @@ struct DeviceFacts {
   uint64_t memory_bytes = 0;
 };
 
+// Of memory that a library allocates: in arrays, and kept to be used again.
+struct AllocatedMemory {
+  uint64_t active_bytes = 0;
+  uint64_t kept_bytes = 0;
+};
+
 // A kind of device. Any thread; shards of one backend may compute at the same time only if they
 // share no threads: the worker runs one step at a time.
 class Backend {
@@ -63,6 +69,9 @@ class Backend {
   // Takes about `seconds`, and `bytes` of memory for that long, less where it is short: what the
   // caches do not hold. Both speeds are above 0.
   virtual absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) = 0;
+
+  // What an allocator of its own has at this moment; none where it has no such. Does not wait.
+  virtual AllocatedMemory Allocated() const { return {}; }
 
   // UNAVAILABLE (kDeviceFailed) once the device has failed for good: nothing that is loaded
   // computes any more, and nothing can be loaded. Does not wait.

@@ -141,6 +141,9 @@ WorkerReport WorkerNode::Report() const {
   report.memory_limit_bytes = options_.memory_bytes;
   report.resident_bytes = ResidentMemoryBytes();
   report.heap_bytes = HeapBytes();
+  const AllocatedMemory allocated = parts_.backend->Allocated();
+  report.device_active_bytes = allocated.active_bytes;
+  report.device_kept_bytes = allocated.kept_bytes;
   report.cache_bytes = parts_.cache->bytes();
   report.fetched_bytes = parts_.fetcher->fetched_bytes();
   report.standby_bytes = keeper_.bytes();

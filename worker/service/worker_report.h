@@ -41,6 +41,8 @@ struct WorkerReport {
   uint64_t memory_limit_bytes = 0;
   uint64_t resident_bytes = 0;
   uint64_t heap_bytes = 0;
+  uint64_t device_active_bytes = 0;  // Of a backend's own allocator, and what that keeps.
+  uint64_t device_kept_bytes = 0;
   uint64_t cache_bytes = 0;
   uint64_t fetched_bytes = 0;
   uint64_t standby_bytes = 0;  // Of cache_bytes, kept for other nodes' layers.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/footprint/mlx_limits.h"
 #include "common/platform/platform.h"
@@ -52,6 +53,15 @@ std::string DeviceText(const char* key) {
   return text == nullptr ? "" : *text;
 }
 
+// As a part of a numerics class, in which signs between names have a meaning.
+std::string NamePart(std::string text) {
+  for (char& c : text) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_';
+    c = plain ? c : '_';
+  }
+  return text;
+}
+
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::max(1e-9,
                   std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -62,7 +72,8 @@ class MlxBackend : public Backend {
   MlxBackend(std::unique_ptr<Backend> host, DeviceFacts facts, RowBlocks blocks)
       : host_(std::move(host)),
         facts_(std::move(facts)),
-        numerics_(absl::StrCat(kNumerics, ".", facts_.kind, ".", mx::version())),
+        numerics_(
+            absl::StrCat(kNumerics, ".", NamePart(facts_.kind), ".", NamePart(mx::version()))),
         blocks_(blocks) {}
 
   std::string name() const override { return "mlx"; }
@@ -90,6 +101,10 @@ class MlxBackend : public Backend {
     const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
     const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
     return MlxShard::Create(spec, tensors, packed, progress, blocks_);
+  }
+
+  AllocatedMemory Allocated() const override {
+    return {.active_bytes = mx::get_active_memory(), .kept_bytes = mx::get_cache_memory()};
   }
 
   absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) override {
