@@ -4,6 +4,7 @@
 #include "common/footprint/mlx_limits.h"
 #include "common/limits.h"
 #include "common/model/block_formats.h"
+#include "common/model/expert_spec.h"
 #include "common/model/row_widths.h"
 
 namespace strata {
@@ -17,6 +18,8 @@ constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
 // Scores, masked, and as weights; of keys and values 2 bytes and then 4, and values once more.
 constexpr uint64_t kScores = 3;
 constexpr uint64_t kKeyFloats = 3;
+// MLX begins so many computations before the first of them has ended.
+constexpr uint64_t kWidenedAhead = 12;
 // Between rows of keys that are attended, whole spans.
 constexpr uint64_t kSpanKeys = 512;
 
@@ -54,7 +57,7 @@ class OfMlx : public Footprint {
   }
 };
 
-// Matrices are MLX's integers or float32, and so is all else.
+// Matrices are MLX's integers, floats as they are stored, or float32, and so is all else.
 uint64_t OfMlx::WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t stored_bytes,
                             v1::Quantize quantize) const {
   if (tensor.part || IsMxfp4Scales(tensor.name)) {
@@ -93,7 +96,11 @@ uint64_t OfMlx::WeightBytes(const StageTensor& tensor, Dtype dtype, uint64_t sto
       return IntegerBytes(shape, blocks.bits, 32);
     }
   }
-  return sizeof(float) * weights;
+  const bool two_bytes = (loaded == Dtype::kF16 || loaded == Dtype::kBF16) &&
+                         !tensor.matrix.has_value() && !IsOfExperts(tensor.name) &&
+                         !StaysAsStored(tensor.name);
+  // In whole words.
+  return two_bytes ? (2 * weights + 3) / 4 * 4 : sizeof(float) * weights;
 }
 
 uint64_t OfMlx::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
@@ -121,8 +128,8 @@ uint64_t OfMlx::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bo
     const uint64_t wanted = std::min(rows, std::max<uint64_t>(1, kLogitsBytes / row_bytes));
     logits = 5 * wanted * spec.vocab;
   }
-  return kProcessBytes + kMlxGraphBytes + kMlxCacheBytes + attended +
-         sizeof(float) * (rows * row + frames + rotary + logits);
+  return kProcessBytes + kMlxGraphBytes + kMlxCacheBytes + kWidenedAhead * kMlxWidenedBytes +
+         attended + sizeof(float) * (rows * row + frames + rotary + logits);
 }
 
 }  // namespace

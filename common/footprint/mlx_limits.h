@@ -13,6 +13,8 @@ namespace strata {
 inline constexpr uint64_t kMlxGraphBytes = uint64_t{64} << 20;
 // Scores of queries that are attended at once, but for one row's.
 inline constexpr uint64_t kMlxScoreBytes = uint64_t{16} << 20;
+// Of a matrix of floats in two bytes, what is widened to float32 at once for a product.
+inline constexpr uint64_t kMlxWidenedBytes = uint64_t{4} << 20;
 // Memory that MLX keeps for the next step.
 inline constexpr uint64_t kMlxCacheBytes = uint64_t{64} << 20;
 

@@ -1,4 +1,4 @@
-// Stored matrices as MLX computes with them: float32, or MLX's own words of 4 or 8 bits with a
+// Stored matrices as MLX computes with them: floats, or MLX's own words of 4 or 8 bits with a
 // float32 scale and bias for each group. Bytes alone: nothing of MLX is in here.
 #ifndef STRATA_WORKER_BACKEND_MLX_ARRAY_FORMATS_H_
 #define STRATA_WORKER_BACKEND_MLX_ARRAY_FORMATS_H_
@@ -12,19 +12,22 @@
 namespace strata::mlx {
 
 // How a matrix, or one of each expert, lies in memory: all words, then all scales, then all biases;
-// or float32.
+// or floats.
 struct ArrayLayout {
   uint64_t matrices = 0;  // 0: one, without that dimension.
   uint64_t outputs = 0;   // Of each.
   uint64_t inputs = 0;
-  uint32_t bits = 0;  // 0: float32.
+  uint32_t bits = 0;  // 0: floats.
+  // Those: F32, or as they are stored, F16 or BF16.
+  Dtype floats = Dtype::kF32;
   uint32_t group = 0;
   // 4-bit floats, and a byte for each group, its exponent, in place of scale and bias.
   bool mxfp4 = false;
 
   uint64_t rows() const { return (matrices == 0 ? 1 : matrices) * outputs; }
-  // Of float32 all of it.
-  uint64_t WordBytes() const { return rows() * inputs * (bits == 0 ? 32 : bits) / 8; }
+  uint32_t BitsOfEach() const { return bits != 0 ? bits : floats == Dtype::kF32 ? 32 : 16; }
+  // Of floats all of it.
+  uint64_t WordBytes() const { return rows() * inputs * BitsOfEach() / 8; }
   // Of the scales alone, and of the biases alone.
   uint64_t ScaleBytes() const {
     return bits == 0 ? 0 : rows() * (inputs / group) * (mxfp4 ? 1 : sizeof(float));

@@ -16,7 +16,8 @@
 
 namespace strata::mlx {
 
-// A matrix, or one of each expert: float32 [.., outputs, inputs], or words with scales and biases
+// A matrix, or one of each expert: floats [.., outputs, inputs], in two bytes only where there is
+// one matrix; or words with scales and biases
 // [.., outputs, inputs / group]; of mxfp4 scales are bytes, and there are no biases.
 struct MatrixArrays {
   ArrayLayout layout;

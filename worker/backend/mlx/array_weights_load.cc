@@ -22,7 +22,7 @@ namespace mx = ::mlx::core;
 
 // Counts up whenever other bytes are made of the same tensors: files of the version before are then
 // never read again, and evicted in time.
-constexpr char kArraysVersion[] = "mlx-arrays-1";
+constexpr char kArraysVersion[] = "mlx-arrays-2";
 
 std::string ShapeText(const std::vector<uint64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -135,6 +135,10 @@ absl::StatusOr<ArrayLayout> ArrayLoader::CheckFloats(const Slot& slot, const Sou
   }
   if (blocks || slot.matrix == nullptr || spec_.quantize == v1::QUANTIZE_NONE || slot.as_floats ||
       StaysAsStored(name)) {
+    // Products of a row and an expert widen all of an array.
+    const bool widened =
+        blocks || slot.matrix == nullptr || slot.as_floats || slot.layout.matrices != 0;
+    layout.floats = widened || StaysAsStored(name) ? Dtype::kF32 : dtype;
     return layout;
   }
   layout.bits = spec_.quantize == v1::QUANTIZE_INT4 && slot.in_layer ? 4 : 8;
@@ -191,8 +195,8 @@ absl::Status ArrayLoader::CheckSlot(Slot* slot) {
                      affine ? CheckAffine(slot, &source) : CheckFloats(*slot, source));
     if (&source == &slot->sources.front()) {
       first = layout;
-    } else if (layout.bits != first.bits || layout.group != first.group ||
-               layout.mxfp4 != first.mxfp4) {
+    } else if (layout.bits != first.bits || layout.floats != first.floats ||
+               layout.group != first.group || layout.mxfp4 != first.mxfp4) {
       return Error(absl::StatusCode::kUnimplemented, "BACKEND_UNSUPPORTED",
                    absl::StrCat("tensor ", source.name, " is stored in another format than ",
                                 slot->name(), ", which the mlx backend does not support yet"))
@@ -256,6 +260,14 @@ absl::Status ArrayLoader::MakeRows(const Slot& slot, const Source& source, uint6
   if (slot.matrix == nullptr) {
     for (uint64_t i = 0; i < rows; ++i) {
       floats[i] = FloatAt(weight, StoredRow(i, slot.pairs_of)) + (slot.plus_one ? 1.0f : 0.0f);
+    }
+    return absl::OkStatus();
+  }
+  if (layout.bits == 0 && layout.floats != Dtype::kF32) {
+    const uint64_t row_bytes = layout.inputs * sizeof(uint16_t);
+    for (uint64_t i = 0; i < rows; ++i) {
+      std::memcpy(out.data() + (row + i) * row_bytes,
+                  weight.data + StoredRow(i, slot.pairs_of) * row_bytes, row_bytes);
     }
     return absl::OkStatus();
   }
@@ -337,7 +349,10 @@ void ArrayLoader::SetArrays(const Slot& slot, mx::allocator::Data data) const {
   }
   slot.matrix->layout = layout;
   if (layout.bits == 0) {
-    slot.matrix->weight = mx::array(std::move(data), ShapeOf(layout, layout.inputs), mx::float32);
+    const mx::Dtype dtype = layout.floats == Dtype::kF16    ? mx::float16
+                            : layout.floats == Dtype::kBF16 ? mx::bfloat16
+                                                            : mx::float32;
+    slot.matrix->weight = mx::array(std::move(data), ShapeOf(layout, layout.inputs), dtype);
     return;
   }
   // Views of one piece of memory.

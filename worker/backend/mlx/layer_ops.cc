@@ -1,5 +1,9 @@
 #include "worker/backend/mlx/layer_ops.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "common/footprint/mlx_limits.h"
 #include "mlx/fast.h"
 #include "mlx/ops.h"
 
@@ -8,9 +12,26 @@ namespace {
 
 namespace mx = ::mlx::core;
 
+// By a matrix of floats. One in two bytes is widened for the product alone, a part after the other,
+// so that no whole one in float32 is ever there.
+mx::array MultiplyByFloats(const mx::array& x, const mx::array& weight) {
+  if (weight.dtype() == mx::float32) {
+    return mx::matmul(x, mx::transpose(weight));
+  }
+  const int outputs = weight.shape(0);
+  const int inputs = weight.shape(1);
+  const int part = std::max(1, static_cast<int>(kMlxWidenedBytes / sizeof(float)) / inputs);
+  std::vector<mx::array> parts;
+  for (int first = 0; first < outputs; first += part) {
+    const mx::array rows = mx::slice(weight, {first, 0}, {std::min(first + part, outputs), inputs});
+    parts.push_back(mx::matmul(x, mx::transpose(mx::astype(rows, mx::float32))));
+  }
+  return parts.size() == 1 ? parts.front() : mx::concatenate(parts, -1);
+}
+
 mx::array MultiplyOnce(const mx::array& x, const MatrixArrays& matrix) {
   if (!matrix.scales.has_value()) {
-    return mx::matmul(x, mx::transpose(*matrix.weight));
+    return MultiplyByFloats(x, *matrix.weight);
   }
   return mx::quantized_matmul(x, *matrix.weight, *matrix.scales, matrix.biases,
                               /*transpose=*/true, static_cast<int>(matrix.layout.group),
@@ -33,7 +54,7 @@ mx::array Indices(std::span<const uint32_t> values) {
 mx::array RowsOf(const MatrixArrays& matrix, const mx::array& rows) {
   const mx::array weight = mx::take(*matrix.weight, rows, 0);
   if (!matrix.scales.has_value()) {
-    return weight;
+    return mx::astype(weight, mx::float32);
   }
   const std::optional<mx::array> biases =
       matrix.biases.has_value() ? std::make_optional(mx::take(*matrix.biases, rows, 0))

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "common/status.h"
 #include "mlx/memory.h"
@@ -13,6 +14,7 @@
 #include "tests/worker/backend/models/golden_model.h"
 #include "tests/worker/backend/models/golden_runs.h"
 #include "tests/worker/backend/models/made_up_stage.h"
+#include "worker/backend/mlx/array_formats.h"
 
 namespace strata::testing {
 namespace {
@@ -145,6 +147,73 @@ TEST(MlxBackendTest, StepsTakeNoMemoryThatStays) {
   EXPECT_LT(::mlx::core::get_active_memory(), active + kOfTheLastStep);
   const uint64_t kv = 200'000 * 16 * uint64_t{2} * 24 * 2;  // Of keys of one layer.
   EXPECT_LT(::mlx::core::get_peak_memory() - active, kv / 4);
+}
+
+// The same tensors in float32.
+class AsFloats : public TensorSource {
+ public:
+  explicit AsFloats(const TensorSource& source) : source_(source) {}
+
+  absl::StatusOr<TensorView> Find(std::string_view name) const override {
+    ASSIGN_OR_RETURN(TensorView view, source_.Find(name));
+    if (view.dtype == Dtype::kF32) {
+      return view;
+    }
+    std::vector<float>& values = made_[std::string(name)];
+    values.resize(view.bytes / sizeof(uint16_t));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = mlx::FloatAt(view, i);
+    }
+    return TensorView{Dtype::kF32, view.shape, reinterpret_cast<const uint8_t*>(values.data()),
+                      values.size() * sizeof(float)};
+  }
+
+ private:
+  const TensorSource& source_;
+  mutable std::map<std::string, std::vector<float>> made_;
+};
+
+// Of the last of a few rows.
+std::vector<float> LogitsOfOneStep(Shard* shard, const ModelSpec& model) {
+  const std::vector<uint32_t> ids = SomeIds(5, model.vocab);
+  const std::vector<PageId> pages = {3};
+  const std::vector<PageTableView> tables = {{0, pages}};
+  const std::vector<BatchItem> items = {{0, 5, 0, tables}};
+  const std::vector<uint32_t> last = {4};
+  std::vector<float> logits(model.vocab);
+  EXPECT_TRUE(shard->Begin({5, ids, items}).ok());
+  EXPECT_TRUE(shard->Embed().ok());
+  for (uint32_t layer = 0; layer < model.layers.size(); ++layer) {
+    EXPECT_TRUE(shard->Attention(layer).ok());
+    EXPECT_TRUE(shard->Mlp(layer).ok());
+  }
+  EXPECT_TRUE(shard->Head(last).ok());
+  EXPECT_TRUE(shard->ReadLogits(logits).ok());
+  return logits;
+}
+
+// A matrix of floats in two bytes lies there as it is stored, and gives the bits of the same in
+// four.
+TEST(MlxBackendTest, FloatsInTwoBytesGiveTheBitsOfTheSameInFour) {
+  const auto backend = Make();
+  // More outputs than are widened at once.
+  MadeUpShape shape = {
+      .hidden = 512, .heads = 4, .kv_heads = 2, .head_dim = 128, .rotary_dim = 128, .ffn = 2600};
+  for (const Dtype dtype : {Dtype::kBF16, Dtype::kF16}) {
+    shape.dtype = dtype;
+    const MadeUpModel halves(shape);
+    const AsFloats floats(halves);
+    const auto bytes_and_logits = [&](const TensorSource& weights) {
+      MadeUpStage stage = WholeModel(halves);
+      const auto shard = backend->Load(stage.spec, weights, nullptr, nullptr);
+      EXPECT_TRUE(shard.ok()) << shard.status();
+      return std::pair((*shard)->MemoryBytes(), LogitsOfOneStep(shard->get(), halves.spec()));
+    };
+    const auto [two, from_two] = bytes_and_logits(halves);
+    const auto [four, from_four] = bytes_and_logits(floats);
+    EXPECT_TRUE(SameBits(from_two, from_four)) << DtypeName(dtype);
+    EXPECT_LT(static_cast<double>(two), 0.6 * static_cast<double>(four));
+  }
 }
 
 }  // namespace
