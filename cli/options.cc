@@ -444,7 +444,8 @@ void PlacementOptions::AddTo(CLI::App* app) {
   AddText(
       app, "--speculate", &speculate, "HOW",
       "Draft tokens of answers, which changes none of\nthem: auto, off, lookup (from the request's "
-      "own),\nor model=NAME (by a smaller model too, which is\nloaded for it); default off")
+      "own\nand from recent answers), or model=NAME (by a\nsmaller model too, which is loaded for "
+      "it);\ndefault off")
       ->group(group);
   AddText(app, "--tool-format", &tool_format, "NAME",
           "How answers write calls of tools: auto, none or\na name of docs/API.md; default auto")

@@ -103,6 +103,9 @@ void Register(Flags* flags, ServeFlags* f) {
       "prefix-cache", &f->prefix_cache, {"on", "off"},
       "Keep the KV of ended requests, as long as nobody needs the pages, for requests that "
       "begin with the same tokens");
+  flags->Size("speculate-memory", &f->speculate_memory,
+              "Most memory of each model's recent answers, in which drafts of later ones of the "
+              "same API key are looked up (model load --speculate); 0: none are kept");
   flags->Duration("inter-token-target", &f->inter_token_target,
                   "Prompts are computed beside answers in parts so small that each answer gets a "
                   "token this often; where it takes longer without prompts, at most 1.4 times as "
@@ -279,6 +282,7 @@ CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback) 
   options.deployment.max_sessions = static_cast<uint32_t>(f.max_sessions);
   options.deployment.kv_watermark = static_cast<double>(f.kv_watermark) / 100;
   options.deployment.prefix_cache = f.prefix_cache == "on";
+  options.deployment.speculate_memory = f.speculate_memory;
   options.deployment.inter_token_target = f.inter_token_target;
   options.deployment.max_batch_items = static_cast<uint32_t>(f.max_batch_items);
   options.load.max_batch_tokens = static_cast<uint32_t>(f.max_batch_tokens);

@@ -57,6 +57,7 @@ struct ServeFlags {
   uint64_t kv_watermark = 5;
   nanoseconds inter_token_target = milliseconds(20);
   std::string prefix_cache = "on";
+  uint64_t speculate_memory = DeploymentOptions().speculate_memory;
   uint64_t max_batch_tokens = 512;
   uint64_t max_batch_items = 256;
   uint64_t default_context = 8192;

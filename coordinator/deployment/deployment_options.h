@@ -38,7 +38,8 @@ struct DeploymentOptions {
   double kv_watermark = 0.05;                         // EngineConfig::kv_watermark.
   nanoseconds inter_token_target = milliseconds(20);  // EngineConfig::inter_token_target.
   bool prefix_cache = true;
-  MakeDrafter make_drafter = NewDrafter;  // EngineConfig::make_drafter.
+  MakeDrafter make_drafter = NewDrafter;           // EngineConfig::make_drafter.
+  uint64_t speculate_memory = uint64_t{16} << 20;  // EngineConfig::speculate_memory.
   // A worker that loads, or resizes, and gets no further for so long has failed at it; 0: never.
   nanoseconds load_timeout = std::chrono::minutes(5);
   LoadRetryOptions retry;

@@ -67,6 +67,7 @@ EngineConfig Pipeline::MakeConfig() const {
   config.inter_token_target = options_.inter_token_target;
   config.prefix_cache = options_.prefix_cache;
   config.make_drafter = options_.make_drafter;
+  config.speculate_memory = options_.speculate_memory;
   const LoadSpeculate speculate =
       ParseLoadSpeculate(placed_->load_options().speculate()).value_or(LoadSpeculate());
   config.speculate = speculate.by;

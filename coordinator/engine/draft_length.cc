@@ -23,11 +23,14 @@ struct Row {
 std::vector<Row> RowsByGain(std::span<const DraftOffer> offers) {
   std::vector<Row> rows;
   for (size_t i = 0; i < offers.size(); ++i) {
-    double gain = std::clamp(offers[i].chance, 0.0, 1.0);
-    const double chance = gain;
-    for (uint32_t row = 0; row < offers[i].most && gain >= kLeastChance; ++row) {
+    const double chance = std::clamp(offers[i].chance, 0.0, 1.0);
+    double gain = 1;
+    for (uint32_t row = 0; row < offers[i].most; ++row) {
+      gain *= row < offers[i].certain ? 1 : chance;
+      if (gain < kLeastChance) {
+        break;
+      }
       rows.push_back({i, gain});
-      gain *= chance;
     }
   }
   // Of one offer none overtakes the row before it, whose gain is at least as large.

@@ -19,9 +19,10 @@ inline constexpr double kMostLost = 1;
 
 // Of a session that has one token in the step.
 struct DraftOffer {
-  uint32_t most = 0;  // Tokens that are drafted for it.
-  double chance = 0;  // That one of them is right, if those before it are; 0..1.
-  double won = 0;     // Steps without drafts that they have won it by now; < 0: lost.
+  uint32_t most = 0;     // Tokens that are drafted for it.
+  double chance = 0;     // That one of them is right, if those before it are; 0..1.
+  double won = 0;        // Steps without drafts that they have won it by now; < 0: lost.
+  uint32_t certain = 0;  // The first so many of them are right.
 };
 
 // For each offer how many of its tokens the step has, in all at most `most_rows`: such that all

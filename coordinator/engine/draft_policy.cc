@@ -6,6 +6,8 @@ uint32_t Accepted(uint32_t sampled, uint32_t /*drafted*/) { return sampled - 1; 
 
 bool ConfirmsAhead(uint32_t guess, uint32_t token) { return guess == token; }
 
+uint32_t SetBehind(uint32_t index) { return index; }
+
 bool CutsRejected() { return true; }
 
 bool FenceEndsDrafts() { return true; }

@@ -15,6 +15,10 @@ uint32_t Accepted(uint32_t sampled, uint32_t drafted);
 // of use where it is `token`.
 bool ConfirmsAhead(uint32_t guess, uint32_t token);
 
+// Of the sets that a constraint has behind each draft, in order, which holds what is sampled behind
+// draft `index`.
+uint32_t SetBehind(uint32_t index);
+
 // Whether those that came out otherwise are cut off before the sequence goes on.
 bool CutsRejected();
 

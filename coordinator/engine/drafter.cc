@@ -43,6 +43,20 @@ absl::StatusOr<LoadSpeculate> ParseLoadSpeculate(std::string_view text) {
   return LoadSpeculate{*by, ""};
 }
 
+std::string_view DraftSourceName(DraftSource source) {
+  switch (source) {
+    case DraftSource::kRequest:
+      return "request";
+    case DraftSource::kRecentAnswer:
+      return "recent";
+    case DraftSource::kConstraint:
+      return "constraint";
+    case DraftSource::kModel:
+      return "model";
+  }
+  return "";
+}
+
 std::unique_ptr<Drafter> NewDrafter(Speculate speculate, uint32_t most_tokens) {
   switch (speculate) {
     case Speculate::kOff:

@@ -41,11 +41,18 @@ struct LoadSpeculate {
 // As ParseSpeculate, and "model=NAME": kAuto with that model.
 absl::StatusOr<LoadSpeculate> ParseLoadSpeculate(std::string_view text);
 
+// Where drafted tokens are from.
+enum class DraftSource { kRequest, kRecentAnswer, kConstraint, kModel };
+inline constexpr DraftSource kDraftSources[] = {DraftSource::kRequest, DraftSource::kRecentAnswer,
+                                                DraftSource::kConstraint, DraftSource::kModel};
+std::string_view DraftSourceName(DraftSource source);
+
 struct Draft {
   std::vector<uint32_t> tokens;
   // How many tokens before them spoke for it: more are to be trusted more. 0: the tokens go on with
   // a copy that was just changed.
   uint32_t matched = 0;
+  DraftSource source = DraftSource::kRequest;
 };
 
 // Of one session. A pure function of the calls so far: no clock, nothing random. One thread.
@@ -55,6 +62,12 @@ class Drafter {
   // At most `most` > 0 tokens that may follow `tokens`, which begin with those of the call before;
   // none where nothing is known. Its time is bounded, whatever the number of tokens.
   virtual Draft Next(std::span<const uint32_t> tokens, uint32_t most) = 0;
+  // At most `most` > 0 tokens that may follow `ahead`, should that follow the tokens of the newest
+  // Next.
+  virtual Draft Behind(std::span<const uint32_t> /*tokens*/, std::span<const uint32_t> /*ahead*/,
+                       uint32_t /*most*/) {
+    return {};
+  }
 };
 
 // Of a session that will have `most_tokens` tokens at most; null: none.

@@ -54,8 +54,9 @@ Engine::Impl::Impl(EngineConfig config, SequenceNumbers* sequence_numbers, Engin
       fence_(config_.epoch, config_.step_timeout, config_.recovery_timeout),
       stalls_(config_.stall_timeout, config_.step_timeout),
       sender_(config_, fence_, &in_flight_, &meter_, host, &counters_),
+      recent_(config_.speculate_memory),
       book_(config_, sequence_numbers, &counters_),
-      ends_(fence_, &sessions_, &book_, &suspects_, &counters_),
+      ends_(fence_, &sessions_, &book_, &recent_, &suspects_, &counters_),
       limits_(config_, book_.ledger()),
       admission_(config_, fence_, &sessions_, &book_, &ends_, &counters_),
       masks_(config_.vocab),
@@ -100,13 +101,19 @@ absl::Status Engine::Impl::Submit(SessionRequest request, std::shared_ptr<Sessio
   request.params.set_rotary_variant(is_long ? 1 : 0);
   LiveSession& session = sessions_.Add(std::move(request), std::move(sink), *max_tokens, now);
   session.mask_since = now;
-  // What else travels back of rows would have to be taken back with drafts, and of constraints the
-  // masks behind them are not known.
-  if (session.request.constraint == nullptr && !session.request.return_logits &&
-      !session.request.digest_layers && !results_.stages_refuse_drafts()) {
-    const Speculate by = session.request.speculate.value_or(config_.speculate);
-    session.drafts = SessionDrafts(config_.make_drafter(by, session.most_tokens()));
-    session.guesses = SessionGuesses(config_.draft_model && by == Speculate::kAuto);
+  // What else travels back of rows would have to be taken back with drafts.
+  if (!session.request.return_logits && !session.request.digest_layers &&
+      results_.MayDraft(session.request)) {
+    const Speculate speculate = session.request.speculate.value_or(config_.speculate);
+    std::unique_ptr<Drafter> drafter = config_.make_drafter(speculate, session.most_tokens());
+    if (drafter != nullptr && recent_.keeps()) {
+      drafter =
+          std::make_unique<RecentDrafter>(std::move(drafter), &recent_, session.request.cache_salt);
+    }
+    session.drafts = SessionDrafts(
+        std::move(drafter), session.request.constraint != nullptr && speculate == Speculate::kAuto);
+    session.guesses = SessionGuesses(config_.draft_model && speculate == Speculate::kAuto &&
+                                     session.request.constraint == nullptr);
   }
   book_.Open(session);
   ++counters_.submitted;
@@ -163,6 +170,9 @@ void Engine::Impl::OnConstraint(std::string_view key, TimePoint now) {
     return;
   }
   results_.EndWhereItMust(*session, now);
+  if (session = sessions_.FindKey(key); session != nullptr) {
+    results_.TakeSets(*session);
+  }
   Pump(now);
 }
 

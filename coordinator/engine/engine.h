@@ -6,6 +6,7 @@
 #define STRATA_COORDINATOR_ENGINE_ENGINE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,8 @@ struct EngineConfig {
   MakeDrafter make_drafter = NewDrafter;
   // Whether EngineHost::AskDraftModel asks one, for sessions with Speculate::kAuto.
   bool draft_model = false;
+  // Of recent answers, which drafters look into; each tenant's are its own. 0: none are kept.
+  uint64_t speculate_memory = uint64_t{16} << 20;
   // Without a result for this long the steps in flight are given up,
   nanoseconds step_timeout = std::chrono::seconds(10);
   // or sooner, where the steps are known to take less: after several times what is expected of
@@ -137,10 +140,12 @@ struct EngineCounters {
   uint64_t rows_committed = 0;
   uint64_t slices_sent = 0;  // Of waves (layer_waves.h).
   uint64_t tokens_generated = 0;
-  uint64_t tokens_drafted = 0;   // That were computed,
-  uint64_t drafts_accepted = 0;  // and those of them that answers have.
-  uint64_t steps_ahead = 0;      // Of one session, sent on the guess that those before are right,
-  uint64_t steps_void = 0;       // and those of them that came to nothing.
+  uint64_t tokens_drafted = 0;                        // That were computed,
+  uint64_t drafts_accepted = 0;                       // and those of them that answers have.
+  std::map<DraftSource, uint64_t> drafted_by_source;  // The same, where there are any.
+  std::map<DraftSource, uint64_t> accepted_by_source;
+  uint64_t steps_ahead = 0;  // Of one session, sent on the guess that those before are right,
+  uint64_t steps_void = 0;   // and those of them that came to nothing.
   uint64_t item_errors = 0;
   uint64_t replays = 0;      // After an item's NOT_FOUND or FAILED_PRECONDITION.
   uint64_t rebuilds = 0;     // After a fence, of sequences that a stage had lost.

@@ -12,6 +12,7 @@
 //   StepResults    what results mean for sessions
 //   DraftModelAsks when a draft model is asked, and for whom
 //   SessionEnds    how sessions end
+//   RecentAnswers  what ended sessions said, for drafts
 //   RequestLimits  which requests can be served at all
 // engine.cc has what callers ask for, engine_steps.cc what is sent and comes back, engine_faults.cc
 // faults, resynchronisation, time, and stages that are loaded anew.
@@ -30,6 +31,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fence.h"
 #include "coordinator/engine/mask_slots.h"
+#include "coordinator/engine/recent_answers.h"
 #include "coordinator/engine/request_limits.h"
 #include "coordinator/engine/result_check.h"
 #include "coordinator/engine/sequence_book.h"
@@ -123,6 +125,7 @@ class Engine::Impl {
   StepsInFlight in_flight_;
   StallWatch stalls_;
   StepSender sender_;
+  RecentAnswers recent_;
   SessionQueue sessions_;
   SequenceBook book_;
   SuspectSearch suspects_;

@@ -13,7 +13,7 @@ constexpr uint32_t kLeastSlots = 1 << 8;
 // Tokens before `end` that are those before the end of `tokens`.
 uint32_t Matched(std::span<const uint32_t> tokens, uint32_t end) {
   const auto size = static_cast<uint32_t>(tokens.size());
-  const uint32_t most = std::min(end, LookupDrafter::kMostMatched);
+  const uint32_t most = std::min(end, kMostMatched);
   uint32_t matched = 0;
   while (matched < most && tokens[end - 1 - matched] == tokens[size - 1 - matched]) {
     ++matched;
@@ -84,6 +84,33 @@ Draft LookupDrafter::Next(std::span<const uint32_t> tokens, uint32_t most) {
     // Behind what is known it repeats itself.
     draft.tokens.push_back(
         copy_.Became(place + i < size ? tokens[place + i] : draft.tokens[place + i - size]));
+  }
+  return draft;
+}
+
+Draft LookupDrafter::Behind(std::span<const uint32_t> tokens, std::span<const uint32_t> ahead,
+                            uint32_t most) {
+  const DraftContext context{tokens, ahead};
+  const uint32_t size = context.size();
+  Draft draft;
+  if (slots_.empty() || size <= kLeastMatched) {
+    return draft;
+  }
+  uint32_t place = 0;
+  uint32_t matched = kLeastMatched - 1;
+  for (const uint32_t end : slots_[PlaceHash(context, size) & (slot_count_ - 1)]) {
+    const uint32_t here = end == 0 ? 0 : strata::Matched(context, end, context);
+    if (here > matched) {
+      place = end;
+      matched = here;
+    }
+  }
+  if (place == 0) {
+    return draft;
+  }
+  draft.matched = matched;
+  for (uint32_t i = 0; i < most; ++i) {
+    draft.tokens.push_back(place + i < size ? context[place + i] : draft.tokens[place + i - size]);
   }
   return draft;
 }

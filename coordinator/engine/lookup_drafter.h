@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/engine/copy_follower.h"
+#include "coordinator/engine/draft_context.h"
 #include "coordinator/engine/drafter.h"
 
 namespace strata {
@@ -21,9 +22,6 @@ namespace strata {
 // a part. One thread.
 class LookupDrafter : public Drafter {
  public:
-  // Tokens that speak for a place: at least, and as many as are looked at.
-  static constexpr uint32_t kLeastMatched = 3;
-  static constexpr uint32_t kMostMatched = 32;
   // Tokens that one call indexes at most.
   static constexpr uint32_t kMostIndexed = 4096;
   // Hashes that the index of a session has at most, of 16 bytes each.
@@ -33,6 +31,9 @@ class LookupDrafter : public Drafter {
   explicit LookupDrafter(uint32_t most_tokens);
 
   Draft Next(std::span<const uint32_t> tokens, uint32_t most) override;
+  // By the index alone.
+  Draft Behind(std::span<const uint32_t> tokens, std::span<const uint32_t> ahead,
+               uint32_t most) override;
 
  private:
   void Index(std::span<const uint32_t> tokens);

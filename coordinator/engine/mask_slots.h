@@ -14,8 +14,8 @@
 
 namespace strata {
 
-// Items of one step that may have masks: half of the slots, so that none is filled twice in a step,
-// and few enough for a frame's header.
+// Masks that the items of one step may have, those behind drafts included: half of the slots, so
+// that none is filled twice in a step, and few enough for a frame's header.
 inline constexpr uint32_t kMaxMaskedItems = kMaxMaskSlots / 2;
 
 // One thread.
@@ -23,8 +23,8 @@ class MaskSlots {
  public:
   explicit MaskSlots(uint32_t vocab) : vocab_(vocab) {}
 
-  // How an item of `frame`, of which at most kMaxMaskedItems have masks, names this one. Adds it to
-  // the frame unless the stage has it, in place of the one that was named longest ago.
+  // How an item of `frame`, which has at most kMaxMaskedItems masks, names this one. Adds it to the
+  // frame unless the stage has it, in place of the one that was named longest ago.
   v1::TokenMaskName Place(const std::shared_ptr<const NextTokens>& tokens, v1::StepFrame* frame);
   // The slots are empty.
   void Clear();

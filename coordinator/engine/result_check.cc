@@ -67,6 +67,15 @@ std::string CheckSampled(const SentItem& sent, const v1::ItemResult& item) {
   return "";
 }
 
+// Of the sampled token of this index, counted from the first one of the item; null: any.
+const NextTokens* MaskOf(const SentItem& sent, int index) {
+  if (index == 0) {
+    return sent.mask.get();
+  }
+  const auto behind = static_cast<size_t>(index) - 1;
+  return behind < sent.draft_masks.size() ? sent.draft_masks[behind].get() : nullptr;
+}
+
 std::string CheckItem(const SentItem& sent, const ResultShape& shape, const v1::ItemResult& item) {
   const uint32_t vocab = shape.vocab;
   if (item.sequence().request_id() != sent.request_id ||
@@ -87,8 +96,8 @@ std::string CheckItem(const SentItem& sent, const ResultShape& shape, const v1::
   for (int i = 0; bad.empty() && i < item.tokens_size(); ++i) {
     bad = CheckToken(item.tokens(i), vocab, sent.top_logprobs);
     const uint32_t id = item.tokens(i).token_id();
-    if (bad.empty() && sent.mask != nullptr && !sent.mask->bits.empty() &&
-        !MaskHas(sent.mask->bits, id)) {
+    const NextTokens* mask = MaskOf(sent, i);
+    if (bad.empty() && mask != nullptr && !mask->bits.empty() && !MaskHas(mask->bits, id)) {
       bad = "token id " + std::to_string(id) + ", which the item's mask bars";
     }
   }

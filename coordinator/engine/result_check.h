@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/fingerprint.h"
 #include "common/frame.h"
+#include "coordinator/engine/drafter.h"
 #include "coordinator/engine/stage_cost.h"
 #include "coordinator/engine/token_constraint.h"
 #include "strata/v1/shard.pb.h"
@@ -25,12 +26,16 @@ struct SentItem {
   uint32_t position = 0;
   uint32_t rows = 0;             // Drafts included,
   std::vector<uint32_t> drafts;  // the last of them.
-  double slowdown = 1;           // ScheduledStep::slowdown of its step.
+  // Where they are from; of an item ahead of a result, its first token before them.
+  std::vector<DraftSource> sources;
+  double slowdown = 1;  // ScheduledStep::slowdown of its step.
   // Of an item that is computed over several steps; both of one that is not.
   bool first_slice = true;
   bool last_slice = true;
   bool sample = false;
   std::shared_ptr<const NextTokens> mask;  // Of the token that is sampled; null: any.
+  // Of those behind the drafts; none: any.
+  std::vector<std::shared_ptr<const NextTokens>> draft_masks;
   v1::RowsWanted rows_wanted = v1::ROWS_WANTED_NONE;
   uint32_t first_wanted = 0;  // Index of the first wanted row.
   uint32_t row_logprobs = 0;  // Entries that the result must have.

@@ -178,7 +178,8 @@ class StepFiller {
   void AddDrafts(ScheduledStep* step) const {
     std::vector<DraftOffer> offers;
     for (const ReadySession* session : taken_) {
-      offers.push_back({session->drafts, session->draft_chance, session->draft_won});
+      offers.push_back(
+          {session->drafts, session->draft_chance, session->draft_won, session->certain_drafts});
     }
     const double attended = snapshot_.decoding_attended / std::max(1u, snapshot_.decoding);
     const auto cycle_ms = [&](uint32_t rows) {

@@ -14,17 +14,18 @@ namespace strata {
 // A running session with known tokens that no step carries yet.
 struct ReadySession {
   uint64_t id = 0;
-  uint32_t pending = 0;       // Tokens known, and not sent. > 0.
-  uint32_t position = 0;      // Tokens before them.
-  bool decoding = false;      // Its one pending token is the newest generated one.
-  bool wants_logits = false;  // Its rows of logits travel back.
-  uint64_t last_step = 0;     // Of its newest item, for turns.
-  int32_t priority = 0;       // Prompts of higher ones go first.
-  uint32_t tenant = 0;        // Index into `served`.
-  bool spreads = true;        // Its tokens may be in a wave.
-  uint32_t drafts = 0;        // Of one that decodes: drafted tokens that its item may have too,
-  double draft_chance = 0;    // and that one is right, if those before it are.
-  double draft_won = 0;       // See DraftOffer::won.
+  uint32_t pending = 0;         // Tokens known, and not sent. > 0.
+  uint32_t position = 0;        // Tokens before them.
+  bool decoding = false;        // Its one pending token is the newest generated one.
+  bool wants_logits = false;    // Its rows of logits travel back.
+  uint64_t last_step = 0;       // Of its newest item, for turns.
+  int32_t priority = 0;         // Prompts of higher ones go first.
+  uint32_t tenant = 0;          // Index into `served`.
+  bool spreads = true;          // Its tokens may be in a wave.
+  uint32_t drafts = 0;          // Of one that decodes: drafted tokens that its item may have too,
+  double draft_chance = 0;      // and that one is right, if those before it are.
+  double draft_won = 0;         // See DraftOffer::won.
+  uint32_t certain_drafts = 0;  // The first so many of them are right.
 };
 
 // A session whose known tokens are all in flight, and of which more was guessed.

@@ -1,6 +1,7 @@
 #include "coordinator/engine/session_ends.h"
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "common/status.h"
@@ -8,8 +9,13 @@
 namespace strata {
 
 SessionEnds::SessionEnds(const Fence& fence, SessionQueue* sessions, SequenceBook* book,
-                         SuspectSearch* suspects, EngineCounters* counters)
-    : fence_(fence), sessions_(sessions), book_(book), suspects_(suspects), counters_(counters) {}
+                         RecentAnswers* recent, SuspectSearch* suspects, EngineCounters* counters)
+    : fence_(fence),
+      sessions_(sessions),
+      book_(book),
+      recent_(recent),
+      suspects_(suspects),
+      counters_(counters) {}
 
 void SessionEnds::End(LiveSession& session) {
   book_->Close(session, /*may_keep=*/fence_.running());
@@ -31,6 +37,11 @@ void SessionEnds::Finish(LiveSession& session, const char* reason, TimePoint now
   info.preemptions = session.preemptions;
   info.drafted_tokens = session.drafts.drafted();
   info.accepted_tokens = session.drafts.accepted();
+  if (session.drafts.any() && session.generated() > 0) {
+    // Without the last one, which no stage has computed: it might be one that breaks them.
+    recent_->Add(session.request.cache_salt,
+                 std::span(session.tokens).subspan(session.prompt_tokens, session.generated() - 1));
+  }
   const std::shared_ptr<SessionSink> sink = session.sink;
   End(session);
   ++counters_->done;

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fence.h"
+#include "coordinator/engine/recent_answers.h"
 #include "coordinator/engine/sequence_book.h"
 #include "coordinator/engine/session_queue.h"
 #include "coordinator/engine/suspect_search.h"
@@ -18,8 +19,9 @@ namespace strata {
 // One thread. A session that ended does not exist any more.
 class SessionEnds {
  public:
-  // All outlive this. It counts sessions that are done, that failed, and that broke a stage.
-  SessionEnds(const Fence& fence, SessionQueue* sessions, SequenceBook* book,
+  // All outlive this. It counts sessions that are done, that failed, and that broke a stage. Of
+  // those that had drafts `recent` is told the answers.
+  SessionEnds(const Fence& fence, SessionQueue* sessions, SequenceBook* book, RecentAnswers* recent,
               SuspectSearch* suspects, EngineCounters* counters);
 
   // OnDone, with this reason.
@@ -38,6 +40,7 @@ class SessionEnds {
   const Fence& fence_;
   SessionQueue* const sessions_;
   SequenceBook* const book_;
+  RecentAnswers* const recent_;
   SuspectSearch* const suspects_;
   EngineCounters* const counters_;
 };

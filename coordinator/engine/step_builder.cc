@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/limits.h"
+#include "coordinator/engine/draft_policy.h"
 
 namespace strata {
 namespace {
@@ -247,10 +248,19 @@ SchedulerSnapshot StepBuilder::View(size_t steps_in_flight, TimePoint now) const
            .spreads = !session.request.digest_layers,
            .drafts = std::min(static_cast<uint32_t>(session.drafts.next().size()), kMostDrafts),
            .draft_chance = session.drafts.chance(),
-           .draft_won = session.drafts.won()});
+           .draft_won = session.drafts.won(),
+           .certain_drafts = session.drafts.certain()});
     }
   }
   return view;
+}
+
+uint32_t StepBuilder::PlacesOfDrafts(const ScheduledStep& plan) const {
+  uint32_t taken = waves_.items();
+  for (const ScheduledItem& item : plan.items) {
+    taken += sessions_->At(item.id).request.constraint != nullptr ? 1 : 0;
+  }
+  return kMaxMaskedItems - std::min(kMaxMaskedItems, taken);
 }
 
 void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::StepFrame* frame,
@@ -267,6 +277,7 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
   const bool drafts_any = std::any_of(plan.items.begin(), plan.items.end(),
                                       [](const ScheduledItem& item) { return item.drafts > 0; });
   const std::optional<uint64_t> spare = drafts_any ? SpareOfDrafts() : std::nullopt;
+  uint32_t places = drafts_any ? PlacesOfDrafts(plan) : 0;
   for (const ScheduledItem& item : plan.items) {
     LiveSession& session = sessions_->At(item.id);
     decode_items += session.decoding() ? 1 : 0;
@@ -276,9 +287,11 @@ void StepBuilder::AddItems(const ScheduledStep& plan, uint32_t decoding, v1::Ste
     if (embedding_bytes > kMaxStepEmbeddingBytes && (frame->items_size() > 0 || !wave.empty())) {
       break;
     }
-    const uint32_t drafts = item.ahead || item.drafts == 0
-                                ? item.drafts
-                                : book_->CoverDrafts(session, item.drafts, spare);
+    uint32_t drafts = session.drafts.sets().empty() ? item.drafts : std::min(item.drafts, places);
+    if (!item.ahead && drafts > 0) {
+      drafts = book_->CoverDrafts(session, drafts, spare);
+    }
+    places -= session.drafts.sets().empty() ? 0 : drafts;
     const ItemTokens tokens = Send(session, item, drafts);
     const uint32_t rows = tokens.where.rows + drafts;
     sent->rows_begun += rows;
@@ -400,6 +413,9 @@ void StepBuilder::AddItem(const LiveSession& session, const ItemTokens& tokens,
   record.position = where.position;
   record.rows = where.rows + drafts;
   record.drafts.assign(tokens.drafts.begin(), tokens.drafts.end());
+  for (uint32_t i = 0; i < drafts + (tokens.ahead ? 1 : 0); ++i) {
+    record.sources.push_back(session.drafts.SourceOf(i));
+  }
   record.first_slice = layers.from == 0;
   record.last_slice = layers.end == 0;
   if (record.first_slice) {
@@ -413,6 +429,10 @@ void StepBuilder::AddItem(const LiveSession& session, const ItemTokens& tokens,
     STRATA_CHECK(record.mask != nullptr);
     if (!record.mask->bits.empty()) {
       *item->mutable_mask() = masks_->Place(record.mask, frame);
+      for (uint32_t i = 0; i < drafts; ++i) {
+        record.draft_masks.push_back(session.drafts.sets()[draft_policy::SetBehind(i)]);
+        *item->add_draft_masks() = masks_->Place(record.draft_masks.back(), frame);
+      }
     }
   }
   sent->items.push_back(std::move(record));

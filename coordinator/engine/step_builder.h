@@ -67,6 +67,8 @@ class StepBuilder {
                v1::StepFrame* frame, SentStep* sent);
   // Pages that stay free where drafts take some, if they may: nobody waits for any.
   std::optional<uint64_t> SpareOfDrafts() const;
+  // Masks behind drafts that the step has room for, beside those of its items.
+  uint32_t PlacesOfDrafts(const ScheduledStep& plan) const;
   // Tokens of the session that a step may have now.
   static uint32_t PendingOf(const LiveSession& session, bool may_have_mask);
   // Whether a step may have any of its tokens.

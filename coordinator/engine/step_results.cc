@@ -1,6 +1,7 @@
 #include "coordinator/engine/step_results.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,7 @@ void StepResults::CommitItem(const SentItem& sent, uint64_t step, const v1::Item
   if (outcome.end == SequenceBook::ItemEnd::kVoid) {
     ++counters_->steps_void;
     counters_->tokens_drafted += sent.rows;
+    CountDrafted(sent.sources);
     session->drafts.NoteVoid(sent.rows);
     return;
   }
@@ -102,7 +104,7 @@ void StepResults::CommitItem(const SentItem& sent, uint64_t step, const v1::Item
     DeliverRows(*session, sent, item, logits);
     if (sent.sample) {
       DeliverTokens(*session, sent, item, now);
-    } else {
+    } else if (session->request.constraint == nullptr) {
       session->drafts.Refresh(session->tokens, session->most_drafts());
     }
   }
@@ -115,12 +117,15 @@ void StepResults::DeliverTokens(LiveSession& session, const SentItem& sent,
   const auto sampled = static_cast<uint32_t>(item.tokens_size());
   session.drafts.Note(drafted, sampled - 1, sent.slowdown);
   counters_->tokens_drafted += drafted;
+  const std::span<const DraftSource> sources = std::span(sent.sources).last(drafted);
+  CountDrafted(sources);
   const uint32_t accepted = draft_policy::Accepted(sampled, drafted);
   bool ahead = false;
   for (uint32_t i = 0; i < sampled; ++i) {
     if (i + 1 < sampled) {
       session.drafts.Accept();
       ++counters_->drafts_accepted;
+      ++counters_->accepted_by_source[sources[i]];
     }
     DeliverToken(session, item.tokens(static_cast<int>(i)), now);
     if (sessions_->Find(id) == nullptr) {
@@ -135,7 +140,36 @@ void StepResults::DeliverTokens(LiveSession& session, const SentItem& sent,
   if (!ahead) {
     book_->RejectDrafts(session);
   }
-  session.drafts.Refresh(session.tokens, session.most_drafts());
+  RefreshDrafts(session);
+}
+
+void StepResults::CountDrafted(std::span<const DraftSource> sources) {
+  for (const DraftSource source : sources) {
+    ++counters_->drafted_by_source[source];
+  }
+}
+
+void StepResults::RefreshDrafts(LiveSession& session) {
+  if (session.request.constraint == nullptr) {
+    session.drafts.Refresh(session.tokens, session.most_drafts());
+    return;
+  }
+  session.request.constraint->Ask(session.drafts.Wish(session.tokens, session.most_drafts()));
+  TakeSets(session);
+}
+
+void StepResults::TakeSets(LiveSession& session) {
+  TokenConstraint& constraint = *session.request.constraint;
+  if (constraint.Next() == nullptr) {
+    return;
+  }
+  session.drafts.Hold(constraint.Ahead());
+  if (const std::optional<DraftWish> wish = session.drafts.WishBehind(session.tokens)) {
+    constraint.Ask(*wish);
+    if (constraint.Next() != nullptr) {
+      session.drafts.Hold(constraint.Ahead());
+    }
+  }
 }
 
 void StepResults::DeliverRows(LiveSession& session, const SentItem& sent,
@@ -215,6 +249,9 @@ void StepResults::OnItemError(LiveSession& session, const SentItem& sent,
   }
   if (item.error().reason() == "DRAFT_TOKENS_UNSUPPORTED") {
     stages_refuse_drafts_ = true;
+  }
+  if (item.error().reason() == "DRAFT_MASKS_UNSUPPORTED") {
+    stages_refuse_draft_masks_ = true;
   }
   // The stage has other state than the one named (or no room for what the ledger promised): the
   // tokens are known, so the session can start over.

@@ -37,10 +37,14 @@ class StepResults {
   // Ends a session whose constraint has a problem, or says that the answer is complete; else one
   // that has all its tokens, once it is known that the answer is not complete.
   void EndWhereItMust(LiveSession& session, TimePoint now);
-  // A stage is of a version that computes no drafts: sessions need not ask for any.
-  bool stages_refuse_drafts() const { return stages_refuse_drafts_; }
+  // The session's constraint has sets: what was drafted behind them may be in its next step.
+  void TakeSets(LiveSession& session);
+  // Unless a stage is of a version that computes no drafts, or none behind which masks are.
+  bool MayDraft(const SessionRequest& request) const {
+    return !stages_refuse_drafts_ && (request.constraint == nullptr || !stages_refuse_draft_masks_);
+  }
   // The stages are loaded anew, and may be of another version.
-  void ForgetRefusals() { stages_refuse_drafts_ = false; }
+  void ForgetRefusals() { stages_refuse_drafts_ = stages_refuse_draft_masks_ = false; }
 
  private:
   void CommitItem(const SentItem& sent, uint64_t step, const v1::ItemResult& item,
@@ -52,6 +56,10 @@ class StepResults {
   void DeliverTokens(LiveSession& session, const SentItem& sent, const v1::ItemResult& item,
                      TimePoint now);
   void DeliverToken(LiveSession& session, const v1::TokenLogprob& token, TimePoint now);
+  // Tokens were computed that are from there.
+  void CountDrafted(std::span<const DraftSource> sources);
+  // The session has other tokens than before.
+  void RefreshDrafts(LiveSession& session);
   absl::Status ItemStatus(const std::string& request_id, uint32_t stage,
                           const v1::ErrorDetail& error) const;
 
@@ -63,6 +71,7 @@ class StepResults {
   MaskSlots* const masks_;
   EngineCounters* const counters_;
   bool stages_refuse_drafts_ = false;
+  bool stages_refuse_draft_masks_ = false;
 };
 
 }  // namespace strata

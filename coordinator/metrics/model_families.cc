@@ -1,6 +1,8 @@
 #include "coordinator/metrics/model_families.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -244,6 +246,35 @@ MetricFamily PoolFamily(const std::vector<ModelSnapshot>& models) {
   return family;
 }
 
+struct SourceCounterInfo {
+  const char* name;
+  const char* help;
+  std::map<DraftSource, uint64_t> EngineCounters::*value;
+};
+
+constexpr SourceCounterInfo kSourceCounters[] = {
+    {"strata_drafted_tokens_by_source_total", "Drafted tokens, by where they are from.",
+     &EngineCounters::drafted_by_source},
+    {"strata_accepted_tokens_by_source_total", "Of them, tokens that the answers have.",
+     &EngineCounters::accepted_by_source},
+};
+
+void AddDraftFamilies(const std::vector<ModelSnapshot>& models, std::vector<MetricFamily>* out) {
+  for (const SourceCounterInfo& counter : kSourceCounters) {
+    MetricFamily& family =
+        out->emplace_back(MetricFamily{counter.name, counter.help, MetricType::Counter, {}});
+    for (const ModelSnapshot& m : models) {
+      const std::map<DraftSource, uint64_t>& counts = m.engine.counters.*counter.value;
+      for (const DraftSource source : kDraftSources) {
+        const auto count = counts.find(source);
+        family.metric.push_back(
+            CounterSample({{"model", m.model}, {"source", std::string(DraftSourceName(source))}},
+                          count == counts.end() ? 0 : static_cast<double>(count->second)));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<MetricFamily> ModelFamilies(const std::vector<ModelSnapshot>& models) {
@@ -260,6 +291,7 @@ std::vector<MetricFamily> ModelFamilies(const std::vector<ModelSnapshot>& models
   out.push_back(KvFamily(models));
   out.push_back(PoolFamily(models));
   AddStageFamilies(models, &out);
+  AddDraftFamilies(models, &out);
   for (const CounterInfo& counter : kCounters) {
     MetricFamily& family =
         out.emplace_back(MetricFamily{counter.name, counter.help, MetricType::Counter, {}});

@@ -1,10 +1,11 @@
 """Drafted tokens through real processes: fewer steps, and the same tokens and log-probabilities."""
 
+import json
 import threading
 
 import pytest
 
-from cluster import NEVER, RECALL, Cluster, wait_until
+from cluster import NEVER, RECALL, SOURCE, Cluster, cut, wait_until
 from http_client import post, request
 
 # What repeats itself, and what does not.
@@ -78,10 +79,48 @@ def test_what_was_drafted_is_said(cluster):
     assert status == 400 and "model=x" in refused["error"]["message"]
 
 
-def test_an_answer_that_is_held_has_none(cluster):
-    answer = cluster.generate("recall", ids=PROMPTS["repeats"], regex="(ab){30}", temperature=0)
-    assert answer["text"] == "ab" * 30
-    assert "drafted_tokens" not in answer["usage"]
+# What leaves one token for long stretches, a few, or many; what ends the answer, and what does not.
+SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "tags", "done"], "properties": {
+    "name": {"type": "string", "maxLength": 12}, "tags": {"type": "array", "items": {"enum": ["a", "bc", "bd"]}, "maxItems": 9},
+    "done": {"type": "boolean"}}}
+HELD = {"pattern": {"guided_regex": "(ab|cd){30}"}, "text": {"guided_regex": "(the rest of it is known, ){8}[a-z ]*"},
+        "schema": {"guided_json": SCHEMA}, "grammar": {"guided_grammar": 'root ::= ("one, " | "two, " [0-9]) root | "three"'}}
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sampled"])
+@pytest.mark.parametrize("held", HELD)
+def test_answers_that_are_held_are_those_without_drafts(cluster, held, kind):
+    said = {}
+    for speculate in ["off", "lookup", "auto"]:
+        answer = post(cluster, "/v1/completions", {
+            "model": "recall", "prompt": PROMPTS["repeats"], "max_tokens": 90, "logprobs": 2, "speculate": speculate,
+            **KINDS[kind], **HELD[held]})
+        (said[speculate],) = answer["choices"]
+    assert said["lookup"] == said["off"]
+    assert said["auto"] == said["off"]
+    assert said["off"]["text"]
+    cluster.nothing_is_left()
+
+
+def test_calls_of_tools_are_those_without_drafts(tmp_path):
+    folder = SOURCE / "models" / "recall-tools"
+    cases = [case for case in json.loads((folder / "cases.json").read_text()) if case["kind"] == "call"][:4]
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(2)
+        cluster.load("recall-tools", folder, cuts=cut(["w0", "w1"], 8), sessions=4, speculate="auto")
+        for case in cases:
+            for choice in ["auto", "required"]:
+                for temperature in [0, 0.8]:
+                    asked = {"messages": case["messages"], "tools": case["tools"], "tool_choice": choice, "seed": 3,
+                             "temperature": temperature, "max_tokens": 96, "logprobs": True, "top_logprobs": 2}
+                    said = []
+                    for speculate in ["off", "auto"]:
+                        (answer,) = post(cluster, "/v1/chat/completions", {**asked, "speculate": speculate})["choices"]
+                        for call in answer["message"].get("tool_calls") or []:
+                            del call["id"]
+                        said.append(answer)
+                    assert said[0] == said[1], (case["name"], choice, temperature)
+        cluster.nothing_is_left()
 
 
 def test_a_killed_worker_changes_nothing(tmp_path):

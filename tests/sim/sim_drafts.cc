@@ -24,7 +24,7 @@ class Answers {
   std::vector<uint32_t> After(std::span<const uint32_t> tokens) {
     for (size_t i = 0; i < requests_.size(); ++i) {
       const std::vector<uint32_t>& prompt = requests_[i].prompt;
-      if (requests_[i].held.has_value() || tokens.size() < prompt.size() ||
+      if (tokens.size() < prompt.size() ||
           !std::equal(prompt.begin(), prompt.end(), tokens.begin())) {
         continue;
       }
@@ -43,7 +43,7 @@ class Answers {
     if (is_new) {
       const ClientRequest& asked = requests_[request];
       const uint32_t count = std::min(asked.max_tokens, kMostTokens);
-      known->second = ExactAnswer(model_, asked.prompt, asked.params, count);
+      known->second = ExactAnswer(model_, asked.prompt, asked.params, count, asked.held);
     }
     return known->second;
   }

@@ -16,7 +16,7 @@
 #include "common/mutex.h"
 #include "coordinator/engine/token_constraint.h"
 #include "coordinator/service/constraints/answer_constraints.h"
-#include "text/masks/answer_matcher.h"
+#include "text/masks/answer_path.h"
 #include "text/masks/mask_time.h"
 
 namespace strata {
@@ -48,8 +48,8 @@ class MaskThreads {
   std::vector<std::thread> threads_;
 };
 
-// One answer's masks, the next of which is made on such a thread while the session waits. On the
-// loop, but for what the thread has in hand.
+// One answer's masks, the next of which is made on such a thread while the session waits, and with
+// it some of those behind tokens that may follow. On the loop, but for what the thread has in hand.
 class ThreadedConstraint final : public TokenConstraint,
                                  public std::enable_shared_from_this<ThreadedConstraint> {
  public:
@@ -59,8 +59,10 @@ class ThreadedConstraint final : public TokenConstraint,
     AnswerConstraints::Host host;
     std::shared_ptr<MaskThreads> threads;
     MaskTimeLimits limits = {};
-    // Told of a grammar whose masks take longer than they may, on a thread that makes them.
+    // Told of a grammar whose masks take longer than they may, on any thread.
     std::function<void(const absl::Status&)> on_too_expensive;
+    // Of a processor, for the sets behind tokens that may follow: none is begun later.
+    nanoseconds ahead_time = std::chrono::microseconds(500);
   };
   // Makes the first set, on the calling thread, which is to be such a one. Errors of AnswerMatcher
   // and MaskTime; CONSTRAINT_EMPTY.
@@ -70,19 +72,36 @@ class ThreadedConstraint final : public TokenConstraint,
   std::shared_ptr<const NextTokens> Next() override { return next_; }
   absl::Status problem() const override { return problem_; }
   void Take(uint32_t token_id) override;
+  void Ask(const DraftWish& wish) override;
+  const std::vector<DraftedSet>& Ahead() const override { return ahead_; }
 
  private:
+  // What a thread is to make, and has made.
+  struct Sets {
+    std::vector<uint32_t> taken;  // By the answer, since the path was told.
+    std::shared_ptr<const NextTokens> next;
+    std::vector<DraftedSet> ahead;
+    std::vector<nanoseconds> took;  // To make each of those.
+  };
+
   explicit ThreadedConstraint(Needs needs) : needs_(std::move(needs)), time_(needs_.limits) {}
 
-  // On such a thread.
-  absl::StatusOr<std::shared_ptr<const NextTokens>> MakeNext(std::optional<uint32_t> taken);
-  absl::StatusOr<AnswerMask> NextMask(std::optional<uint32_t> taken);
+  bool GoesFurther(const DraftWish& wish) const;
+  absl::Status AddTime(nanoseconds took);
+  // On such a thread. What was made before of the sets is left as it is.
+  absl::Status Make(const DraftWish& wish, Sets* sets);
+  void MakeAhead(const DraftWish& wish, Sets* sets);
+  std::optional<DraftedSet> MakeOne(const DraftWish& wish, const Sets& sets);
 
   const Needs needs_;
   // The thread's while there is no next set.
-  std::unique_ptr<AnswerMatcher> matcher_;
+  std::unique_ptr<AnswerPath> path_;
   MaskTime time_;
+  uint32_t rests_ = 0;  // So often none is made but the next one.
   std::shared_ptr<const NextTokens> next_;
+  std::vector<uint32_t> untold_;  // Tokens of the answer that the path was not told of.
+  std::vector<DraftedSet> ahead_;
+  std::vector<nanoseconds> ahead_took_;
   absl::Status problem_;
 };
 

@@ -36,6 +36,14 @@ TEST(DraftLength, OfOneSessionAsManyAsAreReadForTheTimeOfOne) {
   EXPECT_EQ(LengthsOf({{0, 0.9}}), (Lengths{0}));
 }
 
+// Whatever is to be expected of what is behind them.
+TEST(DraftLength, WhatIsCertainIsWorthRowsThatCostLittle) {
+  const auto costly = [](uint32_t rows) { return 1 + rows / 4.0; };
+  EXPECT_EQ(DraftLengths(std::vector<DraftOffer>{{5, 0.01, 0, 3}}, 100, costly), (Lengths{3}));
+  EXPECT_EQ(DraftLengths(std::vector<DraftOffer>{{5, 0.01, 0, 0}}, 100, costly), (Lengths{0}));
+  EXPECT_EQ(DraftLengths(std::vector<DraftOffer>{{2, 0.01, 0, 3}}, 100, costly), (Lengths{2}));
+}
+
 TEST(DraftLength, NothingIsDraftedWhereEachRowCostsAsMuchAsTheFirst) {
   EXPECT_EQ(DraftLengths(std::vector<DraftOffer>{{15, 0.9}}, 100,
                          [](uint32_t rows) { return 1.0 + rows; }),

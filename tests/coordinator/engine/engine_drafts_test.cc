@@ -11,6 +11,7 @@
 
 #include "common/status.h"
 #include "tests/coordinator/engine/runner_stage.h"
+#include "tests/coordinator/engine/scripted_constraint.h"
 #include "tests/coordinator/engine/scripted_drafter.h"
 
 namespace strata {
@@ -63,8 +64,14 @@ std::shared_ptr<TokenSink> Submit(SimCluster* cluster, SessionRequest request) {
   return sink;
 }
 
+SessionRequest Held(SessionRequest request, const ConstraintScript& script) {
+  request.constraint = std::make_shared<ScriptedConstraint>(script);
+  return request;
+}
+
 // Requests of several kinds: greedy, sampled with penalties, with logprobs, with tokens that end
-// it, with a least number of tokens.
+// it, with a least number of tokens, and such that are held to a constraint: which ends them or
+// not, and which leaves many tokens or one. The constraints are new ones with each call.
 std::vector<SessionRequest> Requests() {
   std::vector<SessionRequest> requests;
   requests.push_back(MakeRequest("greedy", 37, 60));
@@ -83,6 +90,15 @@ std::vector<SessionRequest> Requests() {
   requests.push_back(MakeRequest("greedy-logprobs", 48, 33));
   requests.back().params.set_logprobs(true);
   requests.push_back(MakeRequest("short", 4, 1));
+  requests.push_back(Held(MakeRequest("held", 21, 50), {.salt = 7}));
+  requests.push_back(Held(Sampled("held-logprobs", 33, 50, 9), {.salt = 8, .one_in = 3}));
+  requests.back().params.set_logprobs(true);
+  requests.back().params.set_top_logprobs(3);
+  requests.push_back(Held(Sampled("held-complete", 12, 60, 10), {.salt = 9, .tokens = 41}));
+  requests.push_back(Held(MakeRequest("held-to-one", 15, 50), {.salt = 10, .one_in = 1'000'000}));
+  requests.push_back(Held(Sampled("held-recurs", 18, 50, 11), {.salt = 11, .recur = 3}));
+  requests.push_back(Held(Sampled("held-stops", 13, 60, 12), {.salt = 12, .one_in = 4}));
+  requests.back().stop_ids = {11, 23, 31, 47};
   return requests;
 }
 
@@ -132,7 +148,7 @@ ModelSpec ModelOf(int kind) {
 
 EngineConfig Drafting(int kind, uint32_t stages, uint64_t pages, double right) {
   EngineConfig config = ConfigFor(ModelOf(kind), stages, pages);
-  config.speculate = Speculate::kAuto;
+  config.speculate = Speculate::kLookup;
   config.make_drafter = Scripted(ExpectedOf(kind).answers(), right, kVocab);
   return config;
 }
@@ -143,7 +159,10 @@ TEST(EngineDrafts, ChangeNoTokenWhateverIsDrafted) {
       for (const double right : kRights) {
         SCOPED_TRACE(std::to_string(kind) + " " + std::to_string(stages) + " " +
                      std::to_string(right));
-        SimCluster cluster(Drafting(kind, stages, 64, right), RunnerStages(ModelOf(kind)));
+        EngineConfig config = Drafting(kind, stages, 64, right);
+        const bool forced = stages == 2;  // What constraints force is drafted too.
+        config.speculate = forced ? Speculate::kAuto : Speculate::kLookup;
+        SimCluster cluster(config, RunnerStages(ModelOf(kind)));
         cluster.Start();
         std::map<std::string, std::shared_ptr<TokenSink>> sinks;
         for (const SessionRequest& request : Requests()) {
@@ -158,10 +177,102 @@ TEST(EngineDrafts, ChangeNoTokenWhateverIsDrafted) {
         const EngineCounters counters = cluster.Snapshot().counters;
         EXPECT_EQ(counters.faults + counters.item_errors + counters.replays, 0u);
         EXPECT_GT(counters.tokens_drafted, 0u);
-        EXPECT_EQ(counters.drafts_accepted > 0, right > 0);
+        EXPECT_EQ(counters.drafts_accepted > 0, right > 0 || forced);
       }
     }
   }
+}
+
+const SessionRequest& Find(const std::vector<SessionRequest>& requests, const std::string& id) {
+  for (const SessionRequest& request : requests) {
+    if (request.request_id == id) {
+      return request;
+    }
+  }
+  ADD_FAILURE() << id;
+  return requests.front();
+}
+
+// What a constraint leaves one token for is drafted by whoever has `auto`, though no drafter knows.
+TEST(EngineDrafts, WhatAConstraintForcesIsDrafted) {
+  for (const Speculate speculate : {Speculate::kAuto, Speculate::kLookup, Speculate::kOff}) {
+    EngineConfig config = Drafting(0, 2, 64, 0);
+    config.speculate = speculate;
+    config.make_drafter = [](Speculate, uint32_t) { return nullptr; };
+    SimCluster cluster(config, RunnerStages(Model()));
+    cluster.Start();
+    const auto sink = Submit(&cluster, Find(Requests(), "held-to-one"));
+    cluster.RunToEnd();
+    ExpectedOf(0).Check("held-to-one", *sink);
+    const bool forced = speculate == Speculate::kAuto;
+    EXPECT_EQ(sink->done->drafted_tokens > 0, forced);
+    EXPECT_EQ(sink->done->accepted_tokens, sink->done->drafted_tokens);
+    if (forced) {
+      EXPECT_LE(sink->done->steps, 10u);
+      EXPECT_EQ(cluster.Snapshot().counters.accepted_by_source[DraftSource::kConstraint],
+                sink->done->accepted_tokens);
+    }
+  }
+}
+
+// Sets that are made beside the engine: nothing is drafted before they are there.
+TEST(EngineDrafts, ChangeNoTokenWhereSetsComeLate) {
+  const ConstraintScript script{.salt = 7};
+  for (const double right : kRights) {
+    SimCluster cluster(Drafting(0, 2, 64, right), RunnerStages(Model()));
+    cluster.Start();
+    SessionRequest request = Find(Requests(), "held");
+    const auto late = std::make_shared<ScriptedConstraint>(script, /*at_once=*/false);
+    request.constraint = late;
+    const auto sink = Submit(&cluster, request);
+    for (int i = 0; i < 1000 && !sink->ended(); ++i) {
+      cluster.Settle();
+      late->Make();
+      cluster.engine().OnConstraint(request.key, cluster.now());
+    }
+    ExpectedOf(0).Check("held", *sink);
+    EXPECT_EQ(sink->done->accepted_tokens > 0, right > 0);
+    cluster.Settle();
+    cluster.ExpectEmpty();
+  }
+}
+
+// A step has room for so many masks, those behind drafts included.
+TEST(EngineDrafts, MasksBehindThemLeaveRoomForThoseOfOtherAnswers) {
+  std::map<bool, std::vector<std::vector<uint32_t>>> answers;
+  for (const bool drafts : {false, true}) {
+    const auto known = std::make_shared<KnownAnswers>();
+    for (size_t i = 0; i < answers[false].size(); ++i) {
+      known->emplace(MakeRequest("r" + std::to_string(i), 4, 30).prompt, answers[false][i]);
+    }
+    EngineConfig config = ConfigFor(Model(), 1, 600);
+    config.max_batch_tokens = 4096;
+    config.speculate = drafts ? Speculate::kLookup : Speculate::kOff;
+    config.make_drafter = Scripted(known, 1, kVocab);
+    SimCluster cluster(config, RunnerStages(Model()));
+    cluster.Start();
+    std::vector<std::shared_ptr<TokenSink>> sinks;
+    for (uint32_t i = 0; i < 40; ++i) {
+      sinks.push_back(Submit(
+          &cluster, Held(MakeRequest("r" + std::to_string(i), 4, 30), {.salt = uint64_t{i} + 1})));
+    }
+    cluster.RunToEnd();
+    size_t behind = 0;
+    for (const v1::StepFrame& frame : cluster.sent) {
+      size_t named = 0;
+      for (const v1::StepItem& item : frame.items()) {
+        named += (item.has_mask() ? 1 : 0) + static_cast<size_t>(item.draft_masks_size());
+        behind += static_cast<size_t>(item.draft_masks_size());
+      }
+      EXPECT_LE(named, 128u);
+    }
+    EXPECT_EQ(behind > 0, drafts);
+    for (const auto& sink : sinks) {
+      answers[drafts].push_back(sink->tokens);
+    }
+    EXPECT_EQ(cluster.Snapshot().counters.item_errors, 0u);
+  }
+  EXPECT_EQ(answers[true], answers[false]);
 }
 
 // One that is always right takes far fewer steps.
@@ -195,6 +306,50 @@ TEST(EngineDrafts, ARequestMaySayOtherwiseThanTheModel) {
     cluster.RunToEnd();
     ExpectedOf(0).Check("greedy", *sink);
     EXPECT_EQ(sink->done->drafted_tokens > 0, !model);
+  }
+}
+
+// What one answer said is drafted for later ones of the same tenant, and of no other.
+TEST(EngineDrafts, RecentAnswersAreLookedUpWithinATenant) {
+  EngineConfig config = ConfigFor(Model(), 2, 64);
+  config.prefix_cache = false;
+  config.speculate = Speculate::kLookup;
+  for (const bool keeps : {true, false}) {
+    config.speculate_memory = keeps ? 1 << 20 : 0;
+    SimCluster cluster(config, RunnerStages(Model()));
+    cluster.Start();
+    std::map<std::string, uint32_t> accepted;
+    for (const std::string tenant : {"a", "b", "a"}) {
+      SessionRequest request = Find(Requests(), "sampled");
+      request.cache_salt = tenant;
+      const auto sink = Submit(&cluster, request);
+      cluster.RunToEnd();
+      ExpectedOf(0).Check("sampled", *sink);
+      if (!accepted.contains(tenant)) {
+        EXPECT_EQ(sink->done->accepted_tokens, 0u);
+      }
+      accepted[tenant] = sink->done->accepted_tokens;
+    }
+    EXPECT_EQ(accepted["a"] > 30, keeps);
+    EXPECT_EQ(cluster.Snapshot().counters.accepted_by_source[DraftSource::kRecentAnswer],
+              accepted["a"]);
+    cluster.Settle();
+    cluster.ExpectEmpty();
+  }
+}
+
+// An answer of a request that is not to be drafted is not kept for others either.
+TEST(EngineDrafts, AnswersWithoutThemAreNotKept) {
+  EngineConfig config = ConfigFor(Model(), 1, 64);
+  config.speculate = Speculate::kLookup;
+  SimCluster cluster(config, RunnerStages(Model()));
+  cluster.Start();
+  for (const Speculate speculate : {Speculate::kOff, Speculate::kLookup}) {
+    SessionRequest request = Find(Requests(), "sampled");
+    request.speculate = speculate;
+    const auto sink = Submit(&cluster, request);
+    cluster.RunToEnd();
+    EXPECT_EQ(sink->done->accepted_tokens, 0u);
   }
 }
 
@@ -268,8 +423,11 @@ TEST(EngineDrafts, ASessionAloneHasAStepOnEachStage) {
           ExpectedOf(0).Check(request.request_id, *sink);
           turns[right] += taken;
           EXPECT_LE(most, stages);
-          // Of four stages all have one only where the answer is that long.
-          EXPECT_TRUE(most >= std::min(stages, 3u) || right < 1 || request.max_tokens < 40) << most;
+          // Of four stages all have one only where the answer is that long. With a constraint none
+          // goes ahead.
+          EXPECT_TRUE(most >= std::min(stages, 3u) || right < 1 || request.max_tokens < 40 ||
+                      request.constraint != nullptr)
+              << most;
         }
         cluster.ExpectSums();
         if (!cache) {
@@ -320,6 +478,7 @@ TEST(EngineDrafts, ChangeNoTokenBehindAFence) {
         cluster.Start();
         const auto one = Submit(&cluster, Requests()[0]);
         const auto two = Submit(&cluster, Requests()[2]);
+        const auto held = Submit(&cluster, Find(Requests(), "held-logprobs"));
         for (int i = 0; i < delivered; ++i) {
           cluster.AcknowledgeFence();
           cluster.Deliver(static_cast<uint32_t>(i % 3));
@@ -332,6 +491,7 @@ TEST(EngineDrafts, ChangeNoTokenBehindAFence) {
         cluster.Settle();
         ExpectedOf(0).Check("greedy", *one);
         ExpectedOf(0).Check("logprobs", *two);
+        ExpectedOf(0).Check("held-logprobs", *held);
         cluster.ExpectEmpty();
         EXPECT_EQ(cluster.Snapshot().counters.ledger_mismatches, 0u);
       }
@@ -392,6 +552,63 @@ TEST(EngineDrafts, StagesThatRefuseThemAreAskedNoMore) {
   // The item that was ahead of its result is refused with it.
   EXPECT_LE(cluster.Snapshot().counters.item_errors, 2u);
   EXPECT_EQ(cluster.Snapshot().counters.replays, 1u);
+}
+
+TEST(EngineDrafts, StagesThatRefuseMasksBehindThemAreAskedNoMore) {
+  EngineConfig config = MakeConfig(2);
+  config.speculate = Speculate::kAuto;
+  config.make_drafter = Scripted(std::make_shared<KnownAnswers>(), 1, kVocab);
+  SimCluster cluster(config);
+  cluster.fake(1).before_item = [](v1::StepItem* item) {
+    if (item->draft_masks_size() > 0) {
+      *item->mutable_error() = DetailOf(
+          Error(absl::StatusCode::kUnimplemented, "DRAFT_MASKS_UNSUPPORTED", "not supported yet"));
+    }
+  };
+  cluster.Start();
+  for (int i = 0; i < 3; ++i) {
+    const SessionRequest request = MakeRequest("r" + std::to_string(i), 12, 20);
+    const auto sink = Submit(&cluster, Held(request, {.one_in = 1}));
+    cluster.RunToEnd();
+    EXPECT_EQ(sink->tokens, OracleAnswer(request.prompt, 20, kVocab));
+  }
+  EXPECT_EQ(cluster.Snapshot().counters.item_errors, 1u);
+  // Others may draft.
+  const auto sink = Submit(&cluster, MakeRequest("free", 12, 20));
+  cluster.RunToEnd();
+  EXPECT_GT(sink->done->drafted_tokens, 0u);
+}
+
+// A token that the mask behind a draft bars is none of a result's.
+TEST(EngineDrafts, AResultThatPassesAMaskBehindADraftEndsTheEpoch) {
+  SimCluster cluster(Drafting(0, 1, 64, 1), RunnerStages(Model()));
+  cluster.Start();
+  const auto sink = Submit(&cluster, Find(Requests(), "held"));
+  bool changed = false;
+  for (int i = 0; i < 40 && !changed; ++i) {
+    cluster.AcknowledgeFence();
+    cluster.Deliver(0);
+    if (!cluster.results.empty() && cluster.results.front().header.items_size() == 1 &&
+        cluster.results.front().header.items(0).tokens_size() > 3) {
+      v1::TokenLogprob* last = cluster.results.front().header.mutable_items(0)->mutable_tokens(
+          cluster.results.front().header.items(0).tokens_size() - 1);
+      const auto next = ScriptedNext({.salt = 7}, [&] {
+        std::vector<uint32_t> answer = sink->tokens;
+        const auto& tokens = cluster.results.front().header.items(0).tokens();
+        for (int t = 0; t + 1 < tokens.size(); ++t) answer.push_back(tokens[t].token_id());
+        return answer;
+      }());
+      uint32_t barred = 0;
+      while (MaskHas(next->bits, barred)) ++barred;
+      last->set_token_id(barred);
+      changed = true;
+    }
+    cluster.Deliver(1);
+  }
+  ASSERT_TRUE(changed);
+  EXPECT_EQ(cluster.Snapshot().counters.faults, 1u);
+  cluster.RunToEnd();
+  ExpectedOf(0).Check("held", *sink);
 }
 
 // What a result must not say of drafts.

@@ -43,6 +43,20 @@ TEST(LookupDrafter, TakesThePlaceBeforeWhichTheMostIsAlike) {
   EXPECT_EQ(LookupDrafter(1000).Next(tokens, 1).tokens, Ids{70});
 }
 
+// What may follow is looked up as if it did, and is not learned.
+TEST(LookupDrafter, GoesOnBehindWhatMayFollow) {
+  LookupDrafter drafter(1000);
+  Ids tokens = Ascending(50, 100);
+  AddTo({999}, &tokens);
+  EXPECT_TRUE(drafter.Next(tokens, 5).tokens.empty());
+  const Draft draft = drafter.Behind(tokens, Ids{120, 121, 122}, 5);
+  EXPECT_EQ(draft.tokens, Ascending(5, 123));
+  EXPECT_EQ(draft.matched, 3u);
+  EXPECT_TRUE(drafter.Behind(tokens, Ids{7, 8, 9}, 5).tokens.empty());
+  AddTo({7, 8, 9, 7, 8, 9}, &tokens);
+  EXPECT_EQ(drafter.Next(tokens, 2).tokens, (Ids{7, 8}));
+}
+
 TEST(LookupDrafter, RepeatsWhatRepeatsItself) {
   const Ids tokens = {9, 1, 2, 3, 1, 2, 3, 1, 2, 3};
   EXPECT_EQ(LookupDrafter(100).Next(tokens, 7).tokens, (Ids{1, 2, 3, 1, 2, 3, 1}));
@@ -97,7 +111,7 @@ TEST(LookupDrafter, SaysTheSameWhereverItBegins) {
       const Draft draft = one.Next(known, 4);
       EXPECT_EQ(draft.tokens, two.Next(known, 4).tokens);
       EXPECT_TRUE(draft.tokens.empty() || draft.tokens.size() == 4);
-      EXPECT_LE(draft.matched, LookupDrafter::kMostMatched);
+      EXPECT_LE(draft.matched, kMostMatched);
     }
   }
 }

@@ -27,11 +27,21 @@ class ScriptedDrafter : public Drafter {
       : answers_(std::move(answers)), right_(right), vocab_(vocab) {}
 
   Draft Next(std::span<const uint32_t> tokens, uint32_t most) override {
-    const std::vector<uint32_t> rest = RestOf(tokens);
+    return After(RestOf(tokens), tokens.size(), most);
+  }
+  Draft Behind(std::span<const uint32_t> tokens, std::span<const uint32_t> ahead,
+               uint32_t most) override {
+    std::vector<uint32_t> all(tokens.begin(), tokens.end());
+    all.insert(all.end(), ahead.begin(), ahead.end());
+    return After(RestOf(all), all.size(), most);
+  }
+
+ private:
+  Draft After(const std::vector<uint32_t>& rest, size_t known, uint32_t most) const {
     Draft draft;
     draft.matched = 32;
     for (uint32_t i = 0; i < most; ++i) {
-      const uint64_t drawn = Mix64(tokens.size() << 8 | i);
+      const uint64_t drawn = Mix64(known << 8 | i);
       const auto any = static_cast<uint32_t>(drawn % vocab_);
       if (i >= rest.size()) {
         draft.tokens.push_back(any);
@@ -42,8 +52,6 @@ class ScriptedDrafter : public Drafter {
     }
     return draft;
   }
-
- private:
   // What is known to follow.
   std::vector<uint32_t> RestOf(std::span<const uint32_t> tokens) const {
     for (const auto& [prompt, answer] : *answers_) {

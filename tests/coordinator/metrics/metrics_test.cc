@@ -61,6 +61,8 @@ ModelSnapshot Busy() {
   snapshot.engine.counters.preemptions = 4;
   snapshot.engine.counters.prefix_query_tokens = 90;
   snapshot.engine.counters.prefix_hit_tokens = 60;
+  snapshot.engine.counters.drafted_by_source[DraftSource::kRecentAnswer] = 9;
+  snapshot.engine.counters.accepted_by_source[DraftSource::kRecentAnswer] = 8;
   snapshot.engine.counters.ledger_mismatches = 2;
   return snapshot;
 }
@@ -196,6 +198,9 @@ TEST_F(MetricsTest, AnEngineIsShownAsItIsAtTheScrape) {
            R"(strata_kv_pool_pages{model="m",stage="0",group="full"} 100)",
            R"(strata_kv_usage_ratio{model="m"} 0.9)",
            R"(strata_kv_capacity_tokens{model="m"} 160)",
+           R"(strata_drafted_tokens_by_source_total{model="m",source="recent"} 9)",
+           R"(strata_accepted_tokens_by_source_total{model="m",source="recent"} 8)",
+           R"(strata_accepted_tokens_by_source_total{model="m",source="request"} 0)",
            R"(strata_steps_in_flight{model="m"} 3)",
            R"(strata_step_token_budget{model="m"} 64)",
            R"(strata_hop_seconds{model="m"} 0.002)",
