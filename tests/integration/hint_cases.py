@@ -198,4 +198,7 @@ ELSEWHERE = [
     ("strata status", "says nothing of links that it was asked to measure", "help"),
     ("strata status", "Less than this free on the disk", "help"),
     ("strata model add PATH", "No weights are read.", "help"),
+    (f"strata model load {WORD}", ", which is not loaded", "test_draft_model.py types it"),
+    (f"strata node drain {WORD}", "two kinds may choose others of nearly equal ones", "kinds that differ by more than they may"),
+    (f"strata model load {WORD}", "two kinds may choose others of nearly equal ones", "kinds that differ by more than they may"),
 ]
