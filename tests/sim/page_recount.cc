@@ -15,7 +15,7 @@ std::string RecountLive(const EngineSnapshot& snapshot) {
       // a fence, those of before may not be back yet.
       const bool anew = session.state == "replaying" || snapshot.state != PipelineState::kRunning;
       const uint32_t drafts =
-          anew ? std::max(kMostDrafts, session.drafts_held) : session.drafts_held;
+          anew ? std::max(kMostGuesses, session.drafts_held) : session.drafts_held;
       const uint64_t tokens =
           uint64_t{session.prompt_tokens} + (session.guaranteed
                                                  ? session.max_tokens
