@@ -189,21 +189,25 @@ bool Admission::GrowClaims() {
   const uint64_t preemptions = counters_->preemptions;
   awaited_.assign(book_->ledger().Free().size(), 0);
   const SessionQueue::ByRank& running = sessions_->running();
-  for (auto it = running.begin(); it != running.end();) {
-    const LiveSession::Rank rank = it->first;
-    LiveSession& session = *it->second;
-    if (session.kv.claim().has_value() && !HasRoom(book_->ledger(), session) &&
-        !session.waits_for_reader()) {
-      GrowClaim(session);
+  // A guaranteed one lacks only what it shared and lost: before others take that.
+  for (const bool guaranteed : {true, false}) {
+    for (auto it = running.begin(); it != running.end();) {
+      const LiveSession::Rank rank = it->first;
+      LiveSession& session = *it->second;
+      if (session.request.guaranteed == guaranteed && session.kv.claim().has_value() &&
+          book_->ledger().Covers(*session.kv.claim()) < session.wanted_claim() &&
+          (guaranteed || !session.waits_for_reader())) {
+        GrowClaim(session);
+      }
+      it = running.upper_bound(rank);  // It and those after it may have been preempted.
     }
-    it = running.upper_bound(rank);  // It and those after it may have been preempted.
   }
   return IsZero(awaited_) && counters_->preemptions == preemptions;
 }
 
 void Admission::GrowClaim(LiveSession& session) {
   const KvLedger& ledger = book_->ledger();
-  const KvPages growth = ledger.Growth(*session.kv.claim(), session.known());
+  const KvPages growth = ledger.Growth(*session.kv.claim(), session.wanted_claim());
   // Free pages are not for it while more important sessions wait for some.
   if ((IsZero(awaited_) || IsZero(growth)) && book_->Grow(session)) {
     return;
@@ -212,6 +216,9 @@ void Admission::GrowClaim(LiveSession& session) {
   book_->prefixes().Evict(Excess(awaited_, ledger.FreeSoon()));
   while (!Within(awaited_, ledger.FreeSoon())) {
     LiveSession& victim = sessions_->Victim(session, now_);
+    if (&victim == &session && session.request.guaranteed) {
+      return;  // Those that it shared pages with give them up too, with their next result.
+    }
     Preempt(victim);
     if (&victim == &session) {
       SubtractPages(growth, &awaited_);

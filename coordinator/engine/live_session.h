@@ -71,6 +71,8 @@ struct LiveSession {
   }
   // The longest that its sequence can become.
   uint32_t most_tokens() const { return prompt_tokens + max_tokens; }
+  // What its claim is to cover while it runs: all that is known, or all that it can become.
+  uint32_t wanted_claim() const { return request.guaranteed ? most_tokens() : known(); }
   // What it must have room for to start: all that is known, and one token of growth.
   uint32_t first_claim() const { return request.guaranteed ? most_tokens() : known() + 1; }
   Rank rank() const { return {-int64_t{request.priority}, id}; }

@@ -68,7 +68,7 @@ bool SequenceBook::Reserve(LiveSession& session, const KvSpare& spare, const KvP
 }
 
 bool SequenceBook::Grow(LiveSession& session) {
-  return ledger_.Grow(*session.kv.claim(), session.known());
+  return ledger_.Grow(*session.kv.claim(), session.wanted_claim());
 }
 
 uint32_t SequenceBook::CoverDrafts(LiveSession& session, uint32_t drafts,

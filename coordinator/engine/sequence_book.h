@@ -45,7 +45,7 @@ class SequenceBook {
 
   // A claim for a session that has none, to begin on `shared`: see KvLedger::Reserve.
   bool Reserve(LiveSession& session, const KvSpare& spare, const KvPrefix& shared = {});
-  // Has its claim cover all that is known of it, or changes nothing: false.
+  // Has its claim cover all that it is to (wanted_claim), or changes nothing: false.
   bool Grow(LiveSession& session);
   // And up to `drafts` tokens behind that: how many. Pages for them it takes where `spare` pages
   // stay free everywhere; none without. They go back once the drafts are cut off.

@@ -606,5 +606,41 @@ TEST(EnginePrefix, ASessionWhoseForkIsRefusedIsChargedForAllOfIt) {
   cluster.ExpectSums();
 }
 
+// What two sessions share is each one's own again once both are computed anew. Of pages that lack
+// then, the promised ones come first, however important the other is.
+TEST(EnginePrefix, AGuaranteedSessionKeepsItsPagesWhereAllIsComputedAnew) {
+  for (const int32_t priority : {-1, 1}) {
+    EngineConfig config = Config(2, 6);
+    config.kv_watermark = 0;
+    SimCluster cluster(config, RunnerStages(Model()));
+    cluster.Start();
+    SessionRequest promised =
+        Request("promised", 16, 4, 2, 20);  // Three pages, of which one is shared.
+    promised.guaranteed = true;
+    SessionRequest other = Request("other", 16, 36, 3, 10);  // Four.
+    other.priority = priority;
+    const auto sink = cluster.Submit(promised);
+    while (sink->tokens.size() < 13) {  // It has begun the third.
+      cluster.AcknowledgeFence();
+      for (uint32_t stage = 0; stage <= 2; ++stage) {
+        cluster.Deliver(stage);
+      }
+    }
+    const auto second = cluster.Submit(other);
+    for (int i = 0; i < 12; ++i) {
+      cluster.Deliver(static_cast<uint32_t>(i % 3));
+    }
+    ASSERT_GT(cluster.Snapshot().counters.prefix_hits, 0u);
+    cluster.stage(1).Restart();
+    cluster.BreakLink();
+    cluster.RunToEnd();
+    ASSERT_TRUE(sink->done.has_value() && second->done.has_value());
+    EXPECT_EQ(sink->done->preemptions, 0u);
+    EXPECT_EQ(sink->tokens, Alone(promised));
+    EXPECT_EQ(second->tokens, Alone(other));
+    EXPECT_GT(cluster.Snapshot().counters.rebuilds, 1u);
+  }
+}
+
 }  // namespace
 }  // namespace strata
