@@ -24,6 +24,25 @@ def free_port():
         return one.getsockname()[1]
 
 
+def cluster_module(peers):
+    """The module of the tests on real processes, with the programs that are measured."""
+    os.environ["STRATA_BIN"] = str(peers.strata)
+    sys.path.insert(0, str(TREE / "tests" / "integration"))
+    import cluster
+    return cluster
+
+
+@contextlib.contextmanager
+def started_workers(peers, folder, workers, threads, layers):
+    """A cluster of so many workers, and the cuts of a model's layers over them."""
+    module = cluster_module(peers)
+    with module.Cluster(folder, binaries=peers.strata) as cluster:
+        names = [f"w{i}" for i in range(workers)]
+        for name in names:
+            cluster.start_worker(name, threads=threads, memory="6GiB")
+        yield cluster, module.cut(names, layers)
+
+
 @contextlib.contextmanager
 def rpc_servers(program, folder, count):
     """Addresses of servers of one thread."""
@@ -156,9 +175,7 @@ def rpc_run(peers, title, addresses, flash, answer):
 
 
 def measure_cluster(peers, results, arguments):
-    os.environ["STRATA_BIN"] = str(peers.strata)
-    sys.path.insert(0, str(TREE / "tests" / "integration"))
-    import cluster as module
+    module = cluster_module(peers)
     answer = min(CLIENT_ANSWER, arguments.generate)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         group = []

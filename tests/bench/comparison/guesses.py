@@ -1,13 +1,11 @@
 """What a draft model wins: the pair that make_guessers.py writes, with its guesses and without in turn."""
 import contextlib
-import os
 import random
-import sys
 import time
 
 from make_guessers import following
 
-from .programs import TREE
+from .clusters import started_workers
 from .runner import say
 from .samples import STRATA, Failed, Key
 
@@ -16,17 +14,11 @@ CONTEXT, PROMPT, ANSWER = 4096, 64, 192
 
 @contextlib.contextmanager
 def guessed_cluster(peers, shape, guessers, folder, workers, threads):
-    os.environ["STRATA_BIN"] = str(peers.strata)
-    sys.path.insert(0, str(TREE / "tests" / "integration"))
-    import cluster as module
     say(f"starting a cluster of {workers} x {threads} threads with a draft model")
-    with module.Cluster(folder, binaries=peers.strata) as cluster:
-        names = [f"w{i}" for i in range(workers)]
-        for name in names:
-            cluster.start_worker(name, threads=threads, memory="6GiB")
+    with started_workers(peers, folder, workers, threads, shape["layers"]) as (cluster, cuts):
         common = {"quantize": "int8", "context": CONTEXT, "sessions": 4}
         cluster.load("guesser", guessers / "guesser", **common)
-        cluster.load("model", guessers / "model", cuts=module.cut(names, shape["layers"]), speculate="model=guesser", **common)
+        cluster.load("model", guessers / "model", cuts=cuts, speculate="model=guesser", **common)
         cluster.wait_ready("guesser")
         yield cluster
 

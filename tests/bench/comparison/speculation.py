@@ -3,10 +3,8 @@ and llama.cpp's server with its own speculation by n-grams on the same file."""
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -14,9 +12,8 @@ import urllib.request
 
 import copier_text
 
-from .clusters import free_port, wait_for_health
+from .clusters import free_port, started_workers, wait_for_health
 from .guesses import guesses_asked
-from .programs import TREE
 from .runner import measure, say
 from .samples import LLAMA, STRATA, Failed, Key
 
@@ -116,15 +113,9 @@ class Seeds:
 
 @contextlib.contextmanager
 def strata_url(peers, results, folder, workers, threads):
-    os.environ["STRATA_BIN"] = str(peers.strata)
-    sys.path.insert(0, str(TREE / "tests" / "integration"))
-    import cluster as module
     say(f"starting a cluster of {workers} x {threads} threads")
-    with module.Cluster(folder, binaries=peers.strata) as cluster:
-        names = [f"w{i}" for i in range(workers)]
-        for name in names:
-            cluster.start_worker(name, threads=threads, memory="6GiB")
-        cluster.load("copier", peers.models / "hf", cuts=module.cut(names, peers.shape["layers"]), quantize="int8",
+    with started_workers(peers, folder, workers, threads, peers.shape["layers"]) as (cluster, cuts):
+        cluster.load("copier", peers.models / "hf", cuts=cuts, quantize="int8",
                      context=CONTEXT, kv_tokens=KV_TOKENS, sessions=40)
         results.isa = cluster.json("node", "list")["nodes"][0]["isa"]
         yield f"http://{cluster.http}"
