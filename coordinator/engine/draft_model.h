@@ -16,8 +16,7 @@ namespace strata {
 
 // What is asked of one session.
 struct GuessRequest {
-  std::string key;  // SessionRequest::key, for Engine::OnGuesses.
-  std::string request_id;
+  std::string key;               // SessionRequest::key, for Engine::OnGuesses.
   std::string cache_salt;        // SessionRequest::cache_salt: guesses share prefixes like answers.
   v1::SequenceParams params;     // The session's: alike models draw alike by the same seed.
   std::vector<uint32_t> tokens;  // Prompt, and what the answer has.

@@ -48,7 +48,6 @@ void DraftModelAsks::Ask(const SchedulerSnapshot& view, TimePoint now) {
 bool DraftModelAsks::AskFor(LiveSession& session, uint32_t most, TimePoint now) {
   const SessionRequest& request = session.request;
   if (!host_->AskDraftModel({.key = request.key,
-                             .request_id = request.request_id,
                              .cache_salt = request.cache_salt,
                              .params = request.params,
                              .tokens = session.tokens,
