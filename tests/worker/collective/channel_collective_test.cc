@@ -10,6 +10,7 @@
 
 #include "common/status.h"
 #include "tests/worker/collective/memory_channels.h"
+#include "tests/worker/collective/turned_clock.h"
 #include "worker/collective/sockets/socket_channel.h"
 
 namespace strata {
@@ -17,16 +18,6 @@ namespace {
 
 using testing::MemoryChannel;
 using testing::MemoryPipe;
-
-// Stands still until it is turned.
-class TurnedClock : public Clock {
- public:
-  TimePoint Now() const override { return nanoseconds(now_ns_.load()); }
-  void Turn(nanoseconds by) { now_ns_.fetch_add(by.count()); }
-
- private:
-  std::atomic<int64_t> now_ns_{0};
-};
 
 class ChannelCollectiveTest : public ::testing::Test {
  protected:

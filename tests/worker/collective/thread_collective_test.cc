@@ -8,19 +8,10 @@
 #include <thread>
 
 #include "common/status.h"
+#include "tests/worker/collective/turned_clock.h"
 
 namespace strata {
 namespace {
-
-// Stands still until it is turned.
-class TurnedClock : public Clock {
- public:
-  TimePoint Now() const override { return nanoseconds(now_ns_.load()); }
-  void Turn(nanoseconds by) { now_ns_.fetch_add(by.count()); }
-
- private:
-  std::atomic<int64_t> now_ns_{0};
-};
 
 class ThreadCollectiveTest : public ::testing::Test {
  protected:
