@@ -751,6 +751,10 @@ def rank_frames():
     drawn("rank_frames", 20, 300)
 
 
+def rank_calls():
+    drawn("rank_calls", 20, 300)
+
+
 def generate_request():
     """Which model, whether raw, and the request."""
 
@@ -1020,7 +1024,7 @@ def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for target in (safetensors, gguf, model_config, tokenizer, chat_template, tool_calls, json_schema, ebnf, manifest, checkpoint,
                    frame_parts, step_frames, carried_kv, held_weights, results, generate_request, http_body,
-                   http_connection, http_streams, found_coordinators, join_token, rank_frames):
+                   http_connection, http_streams, found_coordinators, join_token, rank_frames, rank_calls):
         target()
     files = [p for p in CORPUS.rglob("*") if p.is_file()]
     print(f"{len(files)} seeds, {sum(p.stat().st_size for p in files)} bytes")
