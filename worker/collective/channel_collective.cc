@@ -22,11 +22,6 @@ std::string PointText(const CollectivePoint& point) {
   return absl::StrCat("call ", point.call, " of step ", point.step, " of epoch ", point.epoch);
 }
 
-absl::Status Aborted(uint32_t rank, absl::string_view why) {
-  return Error(absl::StatusCode::kAborted, kCollectiveAborted,
-               absl::StrCat("rank ", rank, " gave up: ", std::string(why)));
-}
-
 class ChannelCollective : public Collective {
  public:
   ChannelCollective(uint32_t rank, std::vector<std::unique_ptr<RankChannel>> channels,
@@ -42,7 +37,8 @@ class ChannelCollective : public Collective {
 
   absl::Status Gather(const CollectivePoint& point, const GatheredRows& rows) override {
     STRATA_CHECK(rows.columns.size() == ranks());
-    return Call(RankFrameKind::kGather, point, rows);
+    return Call(rows.to_first ? RankFrameKind::kGatherToFirst : RankFrameKind::kGather, point,
+                rows);
   }
   absl::Status Barrier(const CollectivePoint& point) override {
     return Call(RankFrameKind::kBarrier, point, {});
@@ -65,6 +61,7 @@ class ChannelCollective : public Collective {
     std::array<uint8_t, kRankFrameHeadBytes> sent_head;
     std::array<uint8_t, kRankFrameHeadBytes> head;
     std::vector<uint8_t> bytes;  // What comes behind the head.
+    size_t bytes_to = 0;         // What goes to it behind the head.
     size_t sent = 0;             // Of head and bytes.
     size_t received = 0;
     bool aborts = false;  // What comes is an abort.
@@ -90,17 +87,30 @@ class ChannelCollective : public Collective {
     return status;
   }
 
+  std::string NameOf(size_t rank) const {
+    return options_.names.empty() ? absl::StrCat("rank ", rank)
+                                  : absl::StrCat("rank ", rank, " (", options_.names[rank], ")");
+  }
+
+  absl::Status Aborted(size_t rank, absl::string_view why) const {
+    return Error(absl::StatusCode::kAborted, kCollectiveAborted,
+                 absl::StrCat(NameOf(rank), " gave up: ", std::string(why)));
+  }
+
   absl::Status Exchange(RankFrameKind kind, const CollectivePoint& point, const GatheredRows& rows)
       STRATA_REQUIRES(io_mutex_) {
     Pack(rows);
-    const RankFrameHead own = {.kind = kind,
-                               .rank = rank_,
-                               .point = point,
-                               .rows = rows.rows,
-                               .shape = ShapeOf(rows.columns),
-                               .bytes = packed_.size(),
-                               .crc = Crc32c(0, packed_.data(), packed_.size())};
-    for (Peer& peer : peers_) {
+    RankFrameHead own = {.kind = kind,
+                         .rank = rank_,
+                         .point = point,
+                         .rows = rows.rows,
+                         .shape = ShapeOf(rows.columns)};
+    const uint32_t crc = Crc32c(0, packed_.data(), packed_.size());
+    for (uint32_t other = 0; other < ranks(); ++other) {
+      Peer& peer = peers_[other];
+      peer.bytes_to = !rows.to_first || other == 0 ? packed_.size() : 0;
+      own.bytes = peer.bytes_to;
+      own.crc = peer.bytes_to > 0 ? crc : 0;
       EncodeRankFrameHead(own, peer.sent_head);
       peer.sent = 0;
       peer.received = 0;
@@ -120,7 +130,7 @@ class ChannelCollective : public Collective {
         ASSIGN_OR_RETURN(const bool came, ReceiveSome(own, rows, other));
         ASSIGN_OR_RETURN(const bool went, SendSome(other));
         moved = moved || came || went;
-        all = all && peer.done && peer.sent == kRankFrameHeadBytes + packed_.size();
+        all = all && peer.done && peer.sent == kRankFrameHeadBytes + peer.bytes_to;
       }
       if (all) {
         return absl::OkStatus();
@@ -151,7 +161,7 @@ class ChannelCollective : public Collective {
   absl::StatusOr<bool> SendSome(uint32_t other) STRATA_REQUIRES(io_mutex_) {
     Peer& peer = peers_[other];
     bool moved = false;
-    while (peer.sent < kRankFrameHeadBytes + packed_.size()) {
+    while (peer.sent < kRankFrameHeadBytes + peer.bytes_to) {
       const bool in_head = peer.sent < kRankFrameHeadBytes;
       const std::span<const uint8_t> left =
           in_head ? std::span<const uint8_t>(peer.sent_head).subspan(peer.sent)
@@ -210,13 +220,14 @@ class ChannelCollective : public Collective {
       peer.bytes.resize(head.bytes);
       return absl::OkStatus();
     }
-    const uint64_t expected = rows.columns.empty() ? 0 : rows.rows * rows.columns[other].size();
+    const bool takes = !rows.columns.empty() && (rank_ == 0 || !rows.to_first);
+    const uint64_t expected = takes ? rows.rows * rows.columns[other].size() : 0;
     if (head.rank != other || head.kind != own.kind || head.point != own.point ||
         head.rows != own.rows || head.shape != own.shape || head.bytes != expected) {
       return Error(absl::StatusCode::kInternal, kCollectiveDiffers,
-                   absl::StrCat("rank ", rank_, " is at ", PointText(own.point), " with ", own.rows,
-                                " rows, and rank ", other, " at ", PointText(head.point), " with ",
-                                head.rows));
+                   absl::StrCat(NameOf(rank_), " is at ", PointText(own.point), " with ", own.rows,
+                                " rows, and ", NameOf(other), " at ", PointText(head.point),
+                                " with ", head.rows));
     }
     peer.bytes.resize(expected);
     return absl::OkStatus();
@@ -228,13 +239,13 @@ class ChannelCollective : public Collective {
     if (Crc32c(0, peer.bytes.data(), peer.bytes.size()) != head.crc) {
       return Error(
           absl::StatusCode::kDataLoss, kRankFrame,
-          absl::StrCat("what rank ", other, " sent for ", PointText(head.point), " is damaged"));
+          absl::StrCat("what ", NameOf(other), " sent for ", PointText(head.point), " is damaged"));
     }
     if (peer.aborts) {
       return Aborted(other, absl::string_view(reinterpret_cast<const char*>(peer.bytes.data()),
                                               peer.bytes.size()));
     }
-    const size_t width = rows.columns.empty() ? 0 : rows.columns[other].size();
+    const size_t width = peer.bytes.empty() ? 0 : rows.columns[other].size();
     for (size_t row = 0; row < rows.rows && width > 0; ++row) {
       std::memcpy(rows.data + row * rows.stride + rows.columns[other].begin,
                   peer.bytes.data() + row * width, width);
@@ -250,7 +261,7 @@ class ChannelCollective : public Collective {
     const std::string what =
         missing == peers_.end()
             ? "no other rank took what was sent for "
-            : absl::StrCat("rank ", missing - peers_.begin(), " did not come to ");
+            : absl::StrCat(NameOf(missing - peers_.begin()), " did not come to ");
     return Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
                  absl::StrCat(what, PointText(point), " within ", ms, " ms"))
         .Limit(absl::StrCat("wait_ms=", ms));
@@ -294,7 +305,7 @@ class ChannelCollective : public Collective {
       if (peer.channel == nullptr) {
         continue;
       }
-      if (peer.sent == 0 || peer.sent == kRankFrameHeadBytes + packed_.size()) {
+      if (peer.sent == 0 || peer.sent == kRankFrameHeadBytes + peer.bytes_to) {
         (void)peer.channel->Send(frame);
       }
       peer.channel->EndSending();
@@ -326,6 +337,7 @@ std::unique_ptr<Collective> MakeChannelCollective(
     uint32_t rank, std::vector<std::unique_ptr<RankChannel>> channels,
     const ChannelCollectiveOptions& options) {
   STRATA_CHECK(rank < channels.size() && channels[rank] == nullptr && options.clock != nullptr);
+  STRATA_CHECK(options.names.empty() || options.names.size() == channels.size());
   return std::make_unique<ChannelCollective>(rank, std::move(channels), options);
 }
 

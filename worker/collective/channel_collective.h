@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/clock.h"
@@ -19,10 +20,12 @@ struct ChannelCollectiveOptions {
   // Called by a rank that has waited for so many rounds without a byte moved; null: it looks again
   // at once.
   std::function<void(uint64_t idle_rounds)> pause = nullptr;
+  std::vector<std::string> names = {};  // Of ranks, for people; none, or one a rank.
 };
 
 // The rank's end, with a channel to each other rank; its own is null. Every call sends each of them
-// a frame (rank_frame.h) and takes one from each. Channels are the collective's of one epoch: they
+// a frame (rank_frame.h) and takes one from each. What a rank gives may change as soon as its call
+// has returned. Channels are the collective's of one epoch: they
 // are not used again.
 std::unique_ptr<Collective> MakeChannelCollective(
     uint32_t rank, std::vector<std::unique_ptr<RankChannel>> channels,

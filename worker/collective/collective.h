@@ -46,6 +46,9 @@ struct GatheredRows {
   size_t stride = 0;  // Bytes; may differ from rank to rank.
   // By rank, ascending, without overlap, and the same on all ranks. A rank may have none.
   std::span<const ByteColumns> columns;
+  // Only the first rank needs the others' columns; on the others they are undefined then. The same
+  // on all ranks.
+  bool to_first = false;
 };
 
 // One rank's end. All ranks make the same calls in the same order, each on one thread at a time;
@@ -58,9 +61,9 @@ class Collective {
   virtual uint32_t rank() const = 0;
   virtual uint32_t ranks() const = 0;
 
-  // Fills in the other ranks' columns, in the order of ranks. What `rows` points to stays valid,
-  // and this rank's own columns unchanged, until the next call has returned, or else until all
-  // ranks' calls have.
+  // Fills in the other ranks' columns, in the order of ranks; with to_first on the first rank. What
+  // `rows` points to stays valid, and this rank's own columns unchanged, until the next call has
+  // returned, or else until all ranks' calls have.
   virtual absl::Status Gather(const CollectivePoint& point, const GatheredRows& rows) = 0;
   // Returns once all ranks are there.
   virtual absl::Status Barrier(const CollectivePoint& point) = 0;

@@ -103,6 +103,7 @@ absl::StatusOr<RankFrameHead> DecodeRankFrameHead(
   uint64_t most = 0;
   switch (head.kind) {
     case RankFrameKind::kGather:
+    case RankFrameKind::kGatherToFirst:
       most = kMaxRankFrameBytes;
       break;
     case RankFrameKind::kBarrier:

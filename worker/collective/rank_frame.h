@@ -12,7 +12,12 @@
 
 namespace strata {
 
-enum class RankFrameKind : uint32_t { kGather = 1, kBarrier = 2, kAbort = 3 };
+enum class RankFrameKind : uint32_t {
+  kGather = 1,
+  kBarrier = 2,
+  kAbort = 3,
+  kGatherToFirst = 4,  // Only what goes to rank 0 has bytes.
+};
 
 inline constexpr size_t kRankFrameHeadBytes = 64;
 // Behind one head: no more than an activations frame has.

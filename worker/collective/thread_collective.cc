@@ -33,6 +33,7 @@ struct Visit {
 
   bool Matches(const Visit& other) const {
     return point == other.point && rows.rows == other.rows.rows &&
+           rows.to_first == other.rows.to_first &&
            std::equal(rows.columns.begin(), rows.columns.end(), other.rows.columns.begin(),
                       other.rows.columns.end());
   }
@@ -67,7 +68,7 @@ class Meeting {
       }
     }
     for (uint32_t other = 0; other < ranks(); ++other) {
-      if (other != rank) {
+      if (other != rank && (rank == 0 || !visit.rows.to_first)) {
         Copy(seats_[other].visits[number % 2].rows, other, visit.rows);
       }
     }

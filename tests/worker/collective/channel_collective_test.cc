@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "common/status.h"
 #include "tests/worker/collective/memory_channels.h"
 #include "tests/worker/collective/turned_clock.h"
+#include "worker/collective/rank_frame.h"
 #include "worker/collective/sockets/socket_channel.h"
 
 namespace strata {
@@ -118,6 +120,39 @@ class ChannelCollectiveTest : public ::testing::Test {
 TEST_F(ChannelCollectiveTest, EachRankGetsTheColumnsOfAllOthersInWhateverPiecesTheyCome) {
   Make(InMemory(3, &pipes_));
   ExpectGathers({{0, 5}, {5, 5}, {5, 17}}, 3, 3);
+}
+
+TEST_F(ChannelCollectiveTest, WhatGoesToTheFirstRankGoesToNoOther) {
+  Make(InMemory(3, &pipes_));
+  const std::vector<ByteColumns> columns = {{0, 200}, {200, 500}, {500, 900}};
+  std::vector<std::vector<uint8_t>> bytes(3, std::vector<uint8_t>(1800));
+  for (const absl::Status& status : OnEach([&](Collective* end) {
+         std::vector<uint8_t>& own = bytes[end->rank()];
+         std::fill(own.begin(), own.end(), static_cast<uint8_t>(10 + end->rank()));
+         return end->Gather({1, 1, 1}, {own.data(), 2, 900, columns, /*to_first=*/true});
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (size_t at = 0; at < 900; ++at) {
+    EXPECT_EQ(bytes[0][900 + at], at < 200 ? 10 : at < 500 ? 11 : 12) << at;
+  }
+  size_t passed = 0;
+  for (const auto& pipe : pipes_) {
+    passed += pipe->passed;
+  }
+  EXPECT_EQ(passed, 6 * kRankFrameHeadBytes + 2 * (300 + 400));
+}
+
+TEST_F(ChannelCollectiveTest, RanksThatMeanOthersToHaveItAreRefused) {
+  Make(InMemory(2, &pipes_));
+  const std::vector<ByteColumns> halves = {{0, 4}, {4, 8}};
+  std::vector<std::vector<uint8_t>> bytes(2, std::vector<uint8_t>(8));
+  for (const absl::Status& status : OnEach([&](Collective* end) {
+         return end->Gather({1, 1, 1}, {bytes[end->rank()].data(), 1, 8, halves, end->rank() == 1});
+       })) {
+    const std::string reason = ReasonOf(status);
+    EXPECT_TRUE(reason == kCollectiveDiffers || reason == kCollectiveAborted) << status;
+  }
 }
 
 TEST_F(ChannelCollectiveTest, MoreThanSocketsHoldGoesBothWaysAtOnce) {

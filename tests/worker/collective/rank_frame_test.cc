@@ -53,12 +53,14 @@ TEST(RankFrameTest, AHeadWithMoreBytesThanItsKindHasIsRefused) {
   };
   EXPECT_TRUE(with(RankFrameKind::kGather, kMaxRankFrameBytes));
   EXPECT_FALSE(with(RankFrameKind::kGather, kMaxRankFrameBytes + 1));
+  EXPECT_TRUE(with(RankFrameKind::kGatherToFirst, kMaxRankFrameBytes));
+  EXPECT_FALSE(with(RankFrameKind::kGatherToFirst, kMaxRankFrameBytes + 1));
   EXPECT_TRUE(with(RankFrameKind::kBarrier, 0));
   EXPECT_FALSE(with(RankFrameKind::kBarrier, 1));
   EXPECT_TRUE(with(RankFrameKind::kAbort, kMaxAbortBytes));
   EXPECT_FALSE(with(RankFrameKind::kAbort, kMaxAbortBytes + 1));
   EXPECT_FALSE(with(static_cast<RankFrameKind>(0), 0));
-  EXPECT_FALSE(with(static_cast<RankFrameKind>(4), 0));
+  EXPECT_FALSE(with(static_cast<RankFrameKind>(5), 0));
 }
 
 TEST(RankFrameTest, OtherColumnsHaveAnotherShape) {

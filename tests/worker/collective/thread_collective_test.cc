@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <string>
@@ -55,6 +56,34 @@ struct Rows {
   std::span<const ByteColumns> columns;
   size_t stride;
 };
+
+TEST_F(ThreadCollectiveTest, WhatGoesToTheFirstRankIsOnNoOther) {
+  Make(3);
+  const std::vector<ByteColumns> columns = {{0, 2}, {2, 3}, {3, 7}};
+  for (const absl::Status& status : OnEach([&](Collective* end) -> absl::Status {
+         Rows rows(end->rank(), 7, columns);
+         const Rows own = rows;
+         GatheredRows view = rows.view();
+         view.to_first = true;
+         RETURN_IF_ERROR(end->Gather({1, 1, 1}, view));
+         RETURN_IF_ERROR(end->Barrier({1, 1, 2}));  // Others may read them until here.
+         const bool all = std::find(rows.bytes.begin(), rows.bytes.end(), 0) == rows.bytes.end();
+         const bool right = end->rank() == 0 ? all : rows.bytes == own.bytes;
+         return right ? absl::OkStatus() : absl::DataLossError("columns of another rank");
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (const absl::Status& status : OnEach([&](Collective* end) {
+         Rows rows(end->rank(), 7, columns);
+         GatheredRows view = rows.view();
+         view.to_first = end->rank() == 1;
+         const absl::Status met = end->Gather({1, 1, 3}, view);
+         (void)end->Barrier({1, 1, 4});
+         return met;
+       })) {
+    EXPECT_FALSE(status.ok());
+  }
+}
 
 TEST_F(ThreadCollectiveTest, EachRankGetsTheColumnsOfAllOthersAgainAndAgain) {
   for (const bool spins : {false, true}) {
