@@ -13,7 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/status.h"
 #include "worker/backend/packed_store.h"
+#include "worker/backend/rank_shard.h"
 #include "worker/backend/shard.h"
 #include "worker/backend/stage.h"
 #include "worker/backend/tensor_source.h"
@@ -66,6 +68,16 @@ class Backend {
                                                       const TensorSource& weights,
                                                       PackedStore* packed,
                                                       const LoadProgressFn& progress) = 0;
+  // The same of one rank, whose others are elsewhere. UNIMPLEMENTED (BACKEND_UNSUPPORTED) where the
+  // backend has no ranks.
+  virtual absl::StatusOr<std::unique_ptr<RankShard>> LoadRank(const StageSpec& /*spec*/,
+                                                              const RankPlace& /*place*/,
+                                                              const TensorSource& /*weights*/,
+                                                              PackedStore* /*packed*/,
+                                                              const LoadProgressFn& /*progress*/) {
+    return Error(absl::StatusCode::kUnimplemented, "BACKEND_UNSUPPORTED",
+                 "ranks of several workers are not supported by the " + name() + " backend yet");
+  }
   // Takes about `seconds`, and `bytes` of memory for that long, less where it is short: what the
   // caches do not hold. Both speeds are above 0.
   virtual absl::StatusOr<DeviceSpeed> MeasureSpeed(double seconds, uint64_t bytes) = 0;

@@ -200,23 +200,25 @@ class CpuBackend : public Backend, public CpuDevice {
                                               const LoadProgressFn& progress) override {
     RETURN_IF_ERROR(Supports(spec));
     absl::StatusOr<std::unique_ptr<Shard>> shard = absl::UnknownError("");
-    // Threads of its own: packing may wait for a disk, and other shards compute meanwhile, to which
-    // they give way. One for the caller's part too: it could not take back that it gave way, and
-    // starts the thread that computes the shard.
-    std::thread([&] {
-      ThreadPool loading(pool_->threads(), 0, ThreadUse::kLoad);
-      BeginUse(ThreadUse::kLoad);  // After they started, or they would give way twice as far.
-      const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
-      const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
-      const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
-      const ShardLoading how = {
-          .threads = &loading, .placer = &placer_, .may_map = one_node_, .moved = LogMoved()};
+    LoadWith(spec, weights, [&](const TensorSource& tensors, const ShardLoading& how) {
       if (ranks_.shares.empty()) {
         shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, how, pool_);
       } else {
         shard = RankedShard::Create(spec, ranks_, tensors, packed, progress, kernels_, how);
       }
-    }).join();
+    });
+    return shard;
+  }
+
+  absl::StatusOr<std::unique_ptr<RankShard>> LoadRank(const StageSpec& spec, const RankPlace& place,
+                                                      const TensorSource& weights,
+                                                      PackedStore* packed,
+                                                      const LoadProgressFn& progress) override {
+    RETURN_IF_ERROR(Supports(spec));
+    absl::StatusOr<std::unique_ptr<RankShard>> shard = absl::UnknownError("");
+    LoadWith(spec, weights, [&](const TensorSource& tensors, const ShardLoading& how) {
+      shard = CpuShard::CreateRank(spec, place, tensors, packed, progress, kernels_, how, pool_);
+    });
     return shard;
   }
 
@@ -228,6 +230,24 @@ class CpuBackend : public Backend, public CpuDevice {
   }
 
  private:
+  // load(tensors as the shard names them, how).
+  void LoadWith(const StageSpec& spec, const TensorSource& weights,
+                const std::function<void(const TensorSource&, const ShardLoading&)>& load) {
+    // Threads of its own: packing may wait for a disk, and other shards compute meanwhile, to which
+    // they give way. One for the caller's part too: it could not take back that it gave way, and
+    // starts the thread that computes the shard.
+    std::thread([&] {
+      ThreadPool loading(pool_->threads(), 0, ThreadUse::kLoad);
+      BeginUse(ThreadUse::kLoad);  // After they started, or they would give way twice as far.
+      const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
+      const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
+      const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
+      const ShardLoading how = {
+          .threads = &loading, .placer = &placer_, .may_map = one_node_, .moved = LogMoved()};
+      load(tensors, how);
+    }).join();
+  }
+
   // A refusal costs speed alone, and says the same of every matrix.
   void PlaceMemory(uint8_t* data, size_t bytes, uint32_t node) {
     const absl::Status status = PreferMemoryNode(data, bytes, node);

@@ -58,11 +58,31 @@ absl::StatusOr<std::vector<std::unique_ptr<CpuShard>>> CpuShard::CreateRanks(
     const StageSpec& spec, const std::vector<RankOutputs>& ranks, const TensorSource& source,
     PackedStore* packed, const LoadProgressFn& progress, const Kernels* kernels,
     const ShardLoading& how, std::span<const std::shared_ptr<ThreadPool>> pools) {
+  STRATA_CHECK(pools.size() == ranks.size());
+  return CreateSome(spec, ranks, 0, source, packed, progress, kernels, how, pools);
+}
+
+absl::StatusOr<std::unique_ptr<CpuShard>> CpuShard::CreateRank(
+    const StageSpec& spec, const RankPlace& place, const TensorSource& source, PackedStore* packed,
+    const LoadProgressFn& progress, const Kernels* kernels, const ShardLoading& how,
+    std::shared_ptr<ThreadPool> pool) {
+  const std::shared_ptr<ThreadPool> pools[] = {std::move(pool)};
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<CpuShard>> only,
+                   CreateSome(spec, SplitOutputs(spec.model, place.shares), place.rank, source,
+                              packed, progress, kernels, how, pools));
+  return std::move(only[0]);
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<CpuShard>>> CpuShard::CreateSome(
+    const StageSpec& spec, const std::vector<RankOutputs>& ranks, uint32_t first,
+    const TensorSource& source, PackedStore* packed, const LoadProgressFn& progress,
+    const Kernels* kernels, const ShardLoading& how,
+    std::span<const std::shared_ptr<ThreadPool>> pools) {
   std::vector<std::unique_ptr<CpuShard>> shards;
   std::vector<std::unique_ptr<WeightLoader>> loaders;
   uint64_t bytes = 0;
-  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    shards.emplace_back(new CpuShard(spec, kernels, pools[rank],
+  for (uint32_t rank = first; rank < first + pools.size(); ++rank) {
+    shards.emplace_back(new CpuShard(spec, kernels, pools[rank - first],
                                      std::make_unique<RankLink>(spec.model, ranks, rank)));
     StageState& stage = shards.back()->stage_;
     loaders.push_back(std::make_unique<WeightLoader>(
@@ -134,6 +154,13 @@ absl::Status CpuShard::Embed() {
 absl::Status CpuShard::ShareResidual() {
   return stage_.link->Gather(residual_.row(0), stage_.batch.rows, stage_.sizes.hidden,
                              stage_.link->from_first());
+}
+
+absl::Status CpuShard::GatherLogits(std::span<float> logits) {
+  RETURN_IF_ERROR(calls_.Logits(logits.size(), head_rows_));
+  return head_rows_ == 0 ? absl::OkStatus()
+                         : stage_.link->Gather(logits.data(), head_rows_, stage_.spec.model.vocab,
+                                               stage_.link->logits(), /*to_first=*/true);
 }
 
 absl::Status CpuShard::EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) {
@@ -272,6 +299,30 @@ absl::Status CpuShard::WritePage(uint32_t group, PageId page, std::span<const ui
   RETURN_IF_ERROR(calls_.PageOf(group, page, PageBytes(group), in.size()));
   stage_.kv.WritePage(group, page, in.data());
   return absl::OkStatus();
+}
+
+void CpuShard::ForPageParts(uint32_t group,
+                            const std::function<void(size_t, size_t, size_t, size_t)>& copy) const {
+  const std::vector<RankOutputs>& ranks = stage_.link->ranks();
+  size_t whole = 0;
+  std::vector<size_t> at(ranks.size());
+  for (uint32_t layer = stage_.spec.first_layer; layer <= stage_.spec.last_layer; ++layer) {
+    const AttentionSpec& attention = stage_.layer(layer).attention;
+    if (attention.kv_group != group) {
+      continue;
+    }
+    const size_t bytes = KvLayout::Of(attention, stage_.kv_f16).head_bytes;
+    uint32_t all = 0;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const OutputRange heads = ranks[rank].layers[layer].kv_heads;
+      for (uint32_t head = heads.begin; head < heads.end; ++head) {
+        copy(rank, at[rank], whole + head * bytes, bytes);
+        at[rank] += bytes;
+      }
+      all = std::max(all, heads.end);
+    }
+    whole += all * bytes;
+  }
 }
 
 }  // namespace strata::cpu

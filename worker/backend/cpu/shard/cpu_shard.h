@@ -3,8 +3,10 @@
 #define STRATA_WORKER_BACKEND_CPU_SHARD_CPU_SHARD_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +24,7 @@
 #include "worker/backend/cpu/threads/page_mover.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
 #include "worker/backend/cpu/weights/cpu_weights.h"
+#include "worker/backend/rank_shard.h"
 #include "worker/backend/shard_calls.h"
 
 namespace strata::cpu {
@@ -41,7 +44,7 @@ struct ShardLoading {
 // wait for one another. But Embed, EmbedInputs and SetResidual are the first rank's, which
 // ShareResidual hands to all; ReadResidual may be any one's; and ReadLogits writes the rank's
 // columns alone.
-class CpuShard : public Shard {
+class CpuShard : public RankShard {
  public:
   // `spec` was found supported. Computes with `pool`.
   static absl::StatusOr<std::unique_ptr<CpuShard>> Create(
@@ -54,6 +57,11 @@ class CpuShard : public Shard {
       const StageSpec& spec, const std::vector<RankOutputs>& ranks, const TensorSource& source,
       PackedStore* packed, const LoadProgressFn& progress, const Kernels* kernels,
       const ShardLoading& how, std::span<const std::shared_ptr<ThreadPool>> pools);
+  // And of one of them alone.
+  static absl::StatusOr<std::unique_ptr<CpuShard>> CreateRank(
+      const StageSpec& spec, const RankPlace& place, const TensorSource& source,
+      PackedStore* packed, const LoadProgressFn& progress, const Kernels* kernels,
+      const ShardLoading& how, std::shared_ptr<ThreadPool> pool);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -73,13 +81,27 @@ class CpuShard : public Shard {
   uint64_t MemoryBytes() const override;
   uint64_t StepReadBytes() const override { return stage_.weights.StepReadBytes(); }
 
-  // The residual stream := the first rank's, before any other call reads it.
-  absl::Status ShareResidual();
-  RankLink* link() { return stage_.link.get(); }
-  // What is asked of calls, of any rank.
-  const ShardCalls& calls() const { return calls_; }
+  void Connect(std::unique_ptr<Collective> collective, uint64_t epoch) override {
+    stage_.link->Connect(std::move(collective), epoch);
+  }
+  void Abort(const absl::Status& why) override { stage_.link->Abort(why); }
+  absl::Status ShareResidual() override;
+  absl::Status GatherLogits(std::span<float> logits) override;
+  absl::Status GatherBytes(uint8_t* row, std::span<const ByteColumns> columns) override {
+    return stage_.link->GatherBytes(row, columns);
+  }
+  void ForPageParts(uint32_t group,
+                    const std::function<void(size_t, size_t, size_t, size_t)>& copy) const override;
+  const ShardCalls& calls() const override { return calls_; }
+  const Batch& batch() const override { return stage_.batch; }
 
  private:
+  // The ranks [first, first + pools.size()), with a pool each.
+  static absl::StatusOr<std::vector<std::unique_ptr<CpuShard>>> CreateSome(
+      const StageSpec& spec, const std::vector<RankOutputs>& ranks, uint32_t first,
+      const TensorSource& source, PackedStore* packed, const LoadProgressFn& progress,
+      const Kernels* kernels, const ShardLoading& how,
+      std::span<const std::shared_ptr<ThreadPool>> pools);
   CpuShard(const StageSpec& spec, const Kernels* kernels, std::shared_ptr<ThreadPool> pool,
            std::unique_ptr<RankLink> link);
   absl::Status Allocate();

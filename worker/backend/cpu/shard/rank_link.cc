@@ -14,11 +14,12 @@ OutputRange Times(OutputRange heads, uint32_t width) {
 }  // namespace
 
 RankLink::RankLink(const ModelSpec& model, const std::vector<RankOutputs>& ranks, uint32_t rank)
-    : rank_(rank), outputs_(ranks[rank]), layers_(model.layers.size()) {
+    : rank_(rank), ranks_(ranks), layers_(model.layers.size()) {
   columns_.fill(std::vector<ByteColumns>(ranks.size()));
   for (const RankOutputs& one : ranks) {
     hidden_.push_back(one.hidden);
     from_first_.push_back({from_first_.empty() ? 0 : model.hidden, model.hidden});
+    logits_.push_back(one.vocab);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const AttentionSpec& attention = model.layers[i].attention;
       const LayerOutputs& from = one.layers[i];
@@ -47,7 +48,8 @@ void RankLink::Begin() {
   point_.call = 0;
 }
 
-absl::Status RankLink::Gather(float* data, size_t rows, size_t stride, const RankColumns& columns) {
+absl::Status RankLink::Gather(float* data, size_t rows, size_t stride, const RankColumns& columns,
+                              bool to_first) {
   if (alone()) {
     return absl::OkStatus();
   }
@@ -59,7 +61,19 @@ absl::Status RankLink::Gather(float* data, size_t rows, size_t stride, const Ran
   return collective_->Gather(point_, {.data = reinterpret_cast<uint8_t*>(data),
                                       .rows = rows,
                                       .stride = stride * sizeof(float),
-                                      .columns = columns_[0]});
+                                      .columns = columns_[0],
+                                      .to_first = to_first});
+}
+
+absl::Status RankLink::GatherBytes(uint8_t* row, std::span<const ByteColumns> columns) {
+  if (alone()) {
+    return absl::OkStatus();
+  }
+  columns_[0].swap(columns_[1]);
+  columns_[0].assign(columns.begin(), columns.end());
+  ++point_.call;
+  return collective_->Gather(
+      point_, {.data = row, .rows = 1, .stride = columns_[0].back().end, .columns = columns_[0]});
 }
 
 absl::Status RankLink::Barrier() {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,12 +26,14 @@ class RankLink {
 
   // Where there is nobody to gather from.
   bool alone() const { return hidden_.size() == 1; }
-  const RankOutputs& outputs() const { return outputs_; }
+  const RankOutputs& outputs() const { return ranks_[rank_]; }
+  const std::vector<RankOutputs>& ranks() const { return ranks_; }
   OutputRange own(const RankColumns& columns) const { return columns[rank_]; }
 
   const RankColumns& hidden() const { return hidden_; }
   // The first rank has all of it: what it hands the others.
   const RankColumns& from_first() const { return from_first_; }
+  const RankColumns& logits() const { return logits_; }
   // `layer` is the model's index. What leaves attention, and its queries and its keys before it; of
   // a key that several ranks have, the first of them gives it.
   const RankColumns& attended(uint32_t layer) const { return layers_[layer].attended; }
@@ -46,9 +49,13 @@ class RankLink {
   void Connect(std::unique_ptr<Collective> collective, uint64_t epoch);
   // The next step begins.
   void Begin();
-  // Of `data`, [rows][stride], of which this rank has written its columns: fills in the others'.
+  // Of `data`, [rows][stride], of which this rank has written its columns: fills in the others';
+  // with `to_first` on the first rank alone.
   // The collective's contract holds.
-  absl::Status Gather(float* data, size_t rows, size_t stride, const RankColumns& columns);
+  absl::Status Gather(float* data, size_t rows, size_t stride, const RankColumns& columns,
+                      bool to_first = false);
+  // The same of one row of bytes.
+  absl::Status GatherBytes(uint8_t* row, std::span<const ByteColumns> columns);
   // Until all ranks are here.
   absl::Status Barrier();
   // This rank gives up, and all hear of it.
@@ -60,8 +67,8 @@ class RankLink {
   };
 
   const uint32_t rank_;
-  const RankOutputs outputs_;
-  RankColumns hidden_, from_first_;
+  const std::vector<RankOutputs> ranks_;
+  RankColumns hidden_, from_first_, logits_;
   std::vector<Layer> layers_;
   // Of this call and the one before it, which others may still look at.
   std::array<std::vector<ByteColumns>, 2> columns_;

@@ -42,7 +42,7 @@ void RankedShard::Connect() {
                             {.timeout = kRankTimeout, .clock = &clock_, .spins = own_cores_});
   ++epoch_;
   for (size_t rank = 0; rank < shards_.size(); ++rank) {
-    shards_[rank]->link()->Connect(std::move(ends[rank]), epoch_);
+    shards_[rank]->Connect(std::move(ends[rank]), epoch_);
   }
   broken_ = false;
 }
@@ -51,7 +51,7 @@ absl::Status RankedShard::OnAll(const std::function<absl::Status(CpuShard*)>& ca
   callers_.Run([&](uint32_t rank) {
     statuses_[rank] = call(shards_[rank].get());
     if (!statuses_[rank].ok()) {
-      shards_[rank]->link()->Abort(statuses_[rank]);
+      shards_[rank]->Abort(statuses_[rank]);
     }
   });
   absl::Status first;
@@ -128,28 +128,6 @@ absl::Status RankedShard::CopyPage(uint32_t group, PageId from, PageId to) {
   return absl::OkStatus();
 }
 
-void RankedShard::ForHeads(uint32_t group,
-                           const std::function<void(size_t, size_t, size_t, size_t)>& copy) const {
-  const bool f16 = spec_.kv_dtype != v1::KV_DTYPE_F32;
-  size_t whole = 0;
-  std::vector<size_t> at(shards_.size());
-  for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
-    const AttentionSpec& attention = spec_.model.layers[layer].attention;
-    if (attention.kv_group != group) {
-      continue;
-    }
-    const KvLayout layout = KvLayout::Of(attention, f16);
-    for (size_t rank = 0; rank < shards_.size(); ++rank) {
-      const OutputRange heads = outputs_[rank].layers[layer].kv_heads;
-      for (uint32_t head = heads.begin; head < heads.end; ++head) {
-        copy(rank, at[rank], whole + head * layout.head_bytes, layout.head_bytes);
-        at[rank] += layout.head_bytes;
-      }
-    }
-    whole += layout.page_bytes;
-  }
-}
-
 uint64_t RankedShard::PageBytes(uint32_t group) const {
   const bool f16 = spec_.kv_dtype != v1::KV_DTYPE_F32;
   uint64_t bytes = 0;
@@ -169,7 +147,7 @@ absl::Status RankedShard::ReadPage(uint32_t group, PageId page, std::span<uint8_
       RETURN_IF_ERROR(shard->ReadPage(group, page, parts.back()));
     }
   }
-  ForHeads(group, [&](size_t rank, size_t at, size_t whole, size_t bytes) {
+  shards_[0]->ForPageParts(group, [&](size_t rank, size_t at, size_t whole, size_t bytes) {
     std::memcpy(out.data() + whole, parts[rank].data() + at, bytes);
   });
   return absl::OkStatus();
@@ -181,7 +159,7 @@ absl::Status RankedShard::WritePage(uint32_t group, PageId page, std::span<const
   for (const std::unique_ptr<CpuShard>& shard : shards_) {
     parts.emplace_back(shard->PageBytes(group));
   }
-  ForHeads(group, [&](size_t rank, size_t at, size_t whole, size_t bytes) {
+  shards_[0]->ForPageParts(group, [&](size_t rank, size_t at, size_t whole, size_t bytes) {
     std::memcpy(parts[rank].data() + at, in.data() + whole, bytes);
   });
   for (size_t rank = 0; rank < shards_.size(); ++rank) {

@@ -63,10 +63,6 @@ class RankedShard : public Shard {
   absl::Status OnAll(const std::function<absl::Status(CpuShard*)>& call);
   // The same of a call that reads the residual stream, which all ranks have before it.
   absl::Status OnAllWithResidual(const std::function<absl::Status(CpuShard*)>& call);
-  // copy(rank, at, of_whole, bytes) for each KV head of the group's layers that a rank has: where
-  // it is in the rank's page, and in the whole one.
-  void ForHeads(uint32_t group,
-                const std::function<void(size_t, size_t, size_t, size_t)>& copy) const;
 
   const StageSpec spec_;  // Of the stage; its kv_pages are not kept up.
   const bool own_cores_;

@@ -110,8 +110,8 @@ class WeightLoader {
   // After Check: adds the names of the tensors whose packed form the store lacks.
   void AddMissing(std::set<std::string>* names) const;
   absl::Status Load(const Kernels& kernels, ThreadPool* pool, const LoadProgressFn& progress);
-  // All ranks of a stage, of one source and store, after Check of each: a layer after another, so
-  // that no more than what one is made from has to be there at once.
+  // All ranks of a stage that are loaded here, of one source and store, after Check of each: a
+  // layer after another, so that no more than what one is made from has to be there at once.
   static absl::Status LoadRanks(std::span<const std::unique_ptr<WeightLoader>> ranks,
                                 const Kernels& kernels, ThreadPool* pool,
                                 const LoadProgressFn& progress);

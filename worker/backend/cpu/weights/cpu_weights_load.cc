@@ -254,7 +254,7 @@ absl::Status WeightLoader::LoadPart(size_t part, const Kernels& kernels, ThreadP
 absl::Status WeightLoader::LoadRanks(std::span<const std::unique_ptr<WeightLoader>> ranks,
                                      const Kernels& kernels, ThreadPool* pool,
                                      const LoadProgressFn& progress) {
-  if (ranks.size() == 1) {
+  if (ranks[0]->rank_.alone) {
     return ranks[0]->Load(kernels, pool, progress);
   }
   const TensorSource& source = ranks[0]->source_;
