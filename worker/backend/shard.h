@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
+#include "common/status.h"
 #include "worker/backend/stage.h"
 
 namespace strata {
@@ -14,6 +16,15 @@ namespace strata {
 // off the bus, or an error stays with it (Backend::Health). Any call may answer it; no batch is the
 // cause.
 inline constexpr char kDeviceFailed[] = "DEVICE_FAILED";
+
+// The reason of an error after which the shard is of no use: a rank of its stage is lost
+// (UNAVAILABLE). Any call may answer it; no batch is the cause.
+inline constexpr char kRanksBroken[] = "RANKS_BROKEN";
+// Whether an error is one of these two: the step fails with it, and none of its items.
+inline bool FailsTheStep(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  return reason == kDeviceFailed || reason == kRanksBroken;
+}
 
 // What temperature 0 chooses of a row of logits (worker/sampler).
 struct RowLargest {

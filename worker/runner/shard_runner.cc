@@ -96,9 +96,9 @@ class ShardRunner::Impl {
     MutexLock lock(&mutex_);
     ++stats_.backend_failures;
   }
-  // Remembers it where the device failed for good: then the step does, whoever met it.
+  // Remembers it where the device or a rank failed for good: then the step does, whoever met it.
   void NoteDevice(const absl::Status& status) {
-    if (ReasonOf(status) == kDeviceFailed) {
+    if (FailsTheStep(status)) {
       device_ = status;
     }
   }

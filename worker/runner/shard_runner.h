@@ -82,8 +82,8 @@ class ShardRunner {
   ~ShardRunner();
 
   // Runs one step. An error breaks the link that the frame came on and is reported as a LinkFault;
-  // no state was changed, but by UNAVAILABLE (kDeviceFailed), after which nothing is computed any
-  // more. FAILED_PRECONDITION: STEP_GAP, EPOCH_NOT_LOADED. INVALID_ARGUMENT:
+  // no state was changed, but by UNAVAILABLE (kDeviceFailed, kRanksBroken), after which nothing is
+  // computed any more. FAILED_PRECONDITION: STEP_GAP, EPOCH_NOT_LOADED. INVALID_ARGUMENT:
   // WRONG_DEPLOYMENT, RESYNC_MISPLACED, FRAME_STAGES, FRAME_COMMITTED, FRAME_LIMIT, FRAME_ROWS,
   // FRAME_PAYLOAD. Errors of items and commands are in the output.
   absl::StatusOr<Output> Step(StepMessage frame);

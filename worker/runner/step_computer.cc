@@ -70,7 +70,7 @@ void StepComputer::ComputeOrSplit(StepMessage* frame, std::span<ItemRun> runs, i
     return;
   }
   last_failure_ = status;
-  if (ReasonOf(status) == kDeviceFailed) {
+  if (FailsTheStep(status)) {
     device_ = status;
     return;
   }

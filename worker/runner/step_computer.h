@@ -32,8 +32,8 @@ class StepComputer {
         on_backend_failure_(std::move(on_backend_failure)) {}
 
   // Leaves what is to be sent on in the frame's payload (or the result), and each run's status.
-  // UNAVAILABLE (kDeviceFailed), and each run's status with it, where the device failed for good:
-  // then no item is to blame, and none is tried again.
+  // UNAVAILABLE (kDeviceFailed, kRanksBroken), and each run's status with it, where the device or a
+  // rank failed for good: then no item is to blame, and none is tried again.
   absl::Status Compute(StepMessage* frame, std::span<ItemRun> runs);
 
  private:

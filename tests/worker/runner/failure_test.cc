@@ -247,6 +247,19 @@ TEST(Failure, ADeviceThatFailsForGoodFailsTheStepAndNoItem) {
   }
 }
 
+// As of a lost rank of the stage.
+TEST(Failure, ARankThatIsLostFailsTheStepAndNoItem) {
+  Chain chain;
+  Steps steps(&chain);
+  chain.shard(0).FailForGood(kRanksBroken);
+  const auto output = chain.runner(0).Step(steps.Frame(
+      {Item(Name("a", 1), Prompt(3, 1), 0, 3), Item(Name("b", 2), Prompt(3, 1), 0, 3)}));
+  ASSERT_FALSE(output.ok());
+  EXPECT_EQ(output.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(output.status()), "RANKS_BROKEN");
+  EXPECT_EQ(chain.shard(0).reads_failed_for_good(), 1u);
+}
+
 TEST(Failure, ADeviceThatFailsForGoodAtAPageCopyFailsTheStepToo) {
   Chain chain;
   Steps steps(&chain);

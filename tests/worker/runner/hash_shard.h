@@ -138,7 +138,10 @@ class HashShard : public Shard {
   void FailNextRead(uint32_t others = 0) { fail_read_ = others + 1; }
   void FailNextCopy() { fail_copy_ = true; }
   // The next Read or copy fails as a device that is off its bus, and so do all after it.
-  void FailForGood() { failed_for_good_ = true; }
+  void FailForGood(const char* reason = kDeviceFailed) {
+    failed_for_good_ = true;
+    failure_ = Error(absl::StatusCode::kUnavailable, reason, "off the bus");
+  }
   // As a device that finds the largest logit itself.
   void FindLargest() { finds_largest_ = true; }
   uint64_t largest_rows() const { return largest_rows_; }
@@ -300,7 +303,7 @@ class HashShard : public Shard {
 
   absl::Status CopyPage(uint32_t group, PageId from, PageId to) override {
     if (failed_for_good_) {
-      return OffTheBus();
+      return failure_;
     }
     if (std::exchange(fail_copy_, false)) {
       return absl::InternalError("made to fail");
@@ -368,10 +371,6 @@ class HashShard : public Shard {
     }
   }
 
-  static absl::Status OffTheBus() {
-    return Error(absl::StatusCode::kUnavailable, kDeviceFailed, "off the bus");
-  }
-
   absl::Status Flush() {
     std::vector<std::function<absl::Status()>> pending = std::exchange(pending_, {});
     for (const auto& work : pending) {
@@ -382,7 +381,7 @@ class HashShard : public Shard {
     rows_computed_ += std::exchange(uncounted_rows_, 0);
     if (failed_for_good_) {
       ++reads_failed_for_good_;
-      return OffTheBus();
+      return failure_;
     }
     const bool fails_at = fail_token_.has_value() && std::find(token_ids_.begin(), token_ids_.end(),
                                                                *fail_token_) != token_ids_.end();
@@ -445,6 +444,7 @@ class HashShard : public Shard {
   uint32_t fail_read_ = 0;  // At the so many'th Read from now.
   bool fail_reads_ = false;
   bool failed_for_good_ = false;
+  absl::Status failure_;
   uint64_t reads_failed_for_good_ = 0;
   bool fail_copy_ = false;
   uint64_t rows_computed_ = 0;
