@@ -1,0 +1,139 @@
+// Followers that are asked to join, over sockets.
+#include "worker/ranks/sockets/rank_seat.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "tests/eventually.h"
+#include "tests/worker/backend/models/made_up_stage.h"
+#include "tests/worker/collective/turned_clock.h"
+#include "tests/worker/ranks/followed_stage.h"
+#include "worker/ranks/leader_shard.h"
+#include "worker/ranks/sockets/rank_sockets.h"
+
+namespace strata::testing {
+namespace {
+
+constexpr RankSecret kSecret = {3, 1, 4};
+constexpr milliseconds kDial(kGiveUpAfter);
+
+class RankSeatTest : public ::testing::Test {
+ protected:
+  void Make(const std::vector<double>& shares) {
+    leader_ = nullptr;
+    seats_.clear();
+    backends_ = BackendsOf(shares.size());
+    auto ranks = LoadRanks(backends_, shares, stage_.spec, model_, nullptr, nullptr);
+    ASSERT_TRUE(ranks.ok()) << ranks.status();
+    RankTimes times = {.clock = &clock_, .timeout = kDial, .silence = kDial, .pause = [](uint64_t) {
+                         std::this_thread::yield();
+                       }};
+    for (size_t rank = 0; rank < shares.size(); ++rank) {
+      times.names.push_back(absl::StrCat("w", rank));
+    }
+    seats_.resize(shares.size());
+    for (uint32_t rank = 1; rank < shares.size(); ++rank) {
+      seats_[rank] = std::make_unique<RankSeat>(
+          std::move((*ranks)[rank]), stage_.spec,
+          RankSeatConfig{.rank = rank, .times = times, .host = "127.0.0.1", .log = nullptr});
+    }
+    leader_ = std::make_unique<LeaderShard>(std::move((*ranks)[0]), times);
+  }
+  absl::StatusOr<RankAddress> Ask(const RankToJoin& join) {
+    ASSIGN_OR_RETURN(const uint16_t port, seats_[join.rank]->Join(join));
+    return RankAddress{"127.0.0.1", port};
+  }
+  absl::Status Join(uint64_t epoch) {
+    ASSIGN_OR_RETURN(RankChannels channels,
+                     JoinFollowers(
+                         kSecret, epoch, static_cast<uint32_t>(seats_.size()),
+                         [this](const RankToJoin& join) { return Ask(join); }, kDial));
+    leader_->Join(std::move(channels));
+    return absl::OkStatus();
+  }
+  // The residual stream after the first layer.
+  absl::StatusOr<std::vector<float>> Step(Shard* shard) {
+    const std::vector<uint32_t> ids = {3, 4, 5, 6};
+    const std::vector<PageId> pages = {7};
+    const std::vector<PageTableView> tables = {{0, pages}};
+    const std::vector<BatchItem> items = {{0, 4, 0, tables}};
+    std::vector<float> values(4 * stage_.spec.model.hidden);
+    RETURN_IF_ERROR(shard->Begin({4, ids, items}));
+    RETURN_IF_ERROR(shard->Embed());
+    RETURN_IF_ERROR(shard->Attention(0));
+    RETURN_IF_ERROR(shard->Mlp(0));
+    RETURN_IF_ERROR(shard->ReadResidual(values));
+    return values;
+  }
+
+  const TurnedClock clock_;  // Stands still.
+  const MadeUpModel model_{{.heads = 6, .kv_heads = 2}};
+  const MadeUpStage stage_ = WholeModel(model_);
+  std::vector<std::unique_ptr<Backend>> backends_;
+  std::vector<std::unique_ptr<RankSeat>> seats_;  // By rank; the first is null.
+  std::unique_ptr<LeaderShard> leader_;
+};
+
+TEST_F(RankSeatTest, RanksThatWereAskedToJoinComputeTheBitsOfOneInOneEpochAfterAnother) {
+  const auto one = BackendsOf(1);
+  const auto alone = *one[0]->Load(stage_.spec, model_, nullptr, nullptr);
+  const auto expected = Step(alone.get());
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const std::vector<double>& shares : {std::vector<double>{1, 1}, {2, 1, 1}, {1, 1, 1, 1}}) {
+    ASSERT_NO_FATAL_FAILURE(Make(shares));
+    for (const uint64_t epoch : {3u, 4u}) {
+      const absl::Status joined = Join(epoch);
+      ASSERT_TRUE(joined.ok()) << joined;
+      const auto values = Step(leader_.get());
+      ASSERT_TRUE(values.ok()) << values.status();
+      EXPECT_EQ(*values, *expected);
+    }
+  }
+}
+
+TEST_F(RankSeatTest, ASeatThatEndsBreaksTheStage) {
+  ASSERT_NO_FATAL_FAILURE(Make({1, 1, 1}));
+  ASSERT_TRUE(Join(1).ok());
+  ASSERT_TRUE(Step(leader_.get()).ok());
+  seats_[2] = nullptr;
+  const absl::Status lost = Step(leader_.get()).status();
+  EXPECT_EQ(ReasonOf(lost), kRanksBroken) << lost;
+  EXPECT_NE(lost.message().find("rank 2 (w2)"), std::string::npos) << lost;
+}
+
+TEST_F(RankSeatTest, WhatItIsNotAskedRightlyIsRefused) {
+  ASSERT_NO_FATAL_FAILURE(Make({1, 1, 1}));
+  const auto join = [&](const RankToJoin& ask) { return seats_[2]->Join(ask).status(); };
+  const std::vector<RankAddress> lower = {{"127.0.0.1", 9}};
+  EXPECT_EQ(ReasonOf(join({.epoch = 1, .rank = 1, .ranks = 3, .lower = lower})), "RANK_JOIN");
+  EXPECT_EQ(ReasonOf(join({.epoch = 1, .rank = 2, .ranks = 4, .lower = lower})), "RANK_JOIN");
+  EXPECT_EQ(ReasonOf(join({.epoch = 1, .rank = 2, .ranks = 3, .lower = {}})), "RANK_JOIN");
+  EXPECT_TRUE(join({.epoch = 2, .rank = 2, .ranks = 3, .lower = lower}).ok());
+  const absl::Status old = join({.epoch = 2, .rank = 2, .ranks = 3, .lower = lower});
+  EXPECT_EQ(old.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(old), "RANK_JOIN");
+}
+
+TEST_F(RankSeatTest, AFollowerThatCannotBeAskedEndsTheJoining) {
+  ASSERT_NO_FATAL_FAILURE(Make({1, 1}));
+  const auto joined = JoinFollowers(
+      kSecret, 1, 2,
+      [](const RankToJoin&) -> absl::StatusOr<RankAddress> {
+        return Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT", "not loaded");
+      },
+      kDial);
+  EXPECT_EQ(ReasonOf(joined.status()), "NO_DEPLOYMENT");
+  EXPECT_EQ(ReasonOf(Step(leader_.get()).status()), kRanksBroken);
+}
+
+}  // namespace
+}  // namespace strata::testing

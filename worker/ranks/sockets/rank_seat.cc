@@ -1,0 +1,97 @@
+#include "worker/ranks/sockets/rank_seat.h"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "worker/ranks/expected_ranks.h"
+#include "worker/ranks/rank_follower.h"
+#include "worker/ranks/sockets/rank_sockets.h"
+
+namespace strata {
+
+struct RankSeat::Epoch {
+  Epoch(RankShard* shard, const StageSpec& spec, const RankSeatConfig& config)
+      : follower(shard, spec, config.rank, config.times) {}
+
+  RankFollower follower;
+  std::unique_ptr<RankListener> listener;  // Of the thread; gone once all ranks are there.
+  std::atomic<bool> stopped{false};
+  std::thread thread;
+};
+
+RankSeat::RankSeat(std::unique_ptr<RankShard> shard, const StageSpec& spec, RankSeatConfig config)
+    : shard_(std::move(shard)), spec_(spec), config_(std::move(config)) {
+  STRATA_CHECK(config_.rank > 0 && config_.rank < config_.times.names.size());
+}
+
+RankSeat::~RankSeat() {
+  MutexLock lock(&mutex_);
+  End(absl::CancelledError("the stage is unloaded"));
+}
+
+void RankSeat::End(const absl::Status& why) {
+  if (epoch_ != nullptr) {
+    epoch_->stopped = true;
+    epoch_->follower.Stop(why);
+    epoch_->thread.join();
+    epoch_ = nullptr;
+  }
+}
+
+void RankSeat::Log(const absl::Status& status) const {
+  if (config_.log && !status.ok()) {
+    config_.log(status);
+  }
+}
+
+absl::StatusOr<uint16_t> RankSeat::Join(const RankToJoin& join) {
+  const auto ranks = static_cast<uint32_t>(config_.times.names.size());
+  if (join.rank != config_.rank || join.ranks != ranks || join.lower.size() != join.rank - 1) {
+    return Error(absl::StatusCode::kInvalidArgument, "RANK_JOIN",
+                 absl::StrCat("rank ", join.rank, " of ", join.ranks, " is asked to join with ",
+                              join.lower.size(), " addresses, and this is rank ", config_.rank,
+                              " of ", ranks));
+  }
+  MutexLock lock(&mutex_);
+  if (join.epoch <= last_epoch_) {
+    return Error(absl::StatusCode::kFailedPrecondition, "RANK_JOIN",
+                 absl::StrCat("the ranks' epoch ", join.epoch, " is not above epoch ", last_epoch_,
+                              ", which was joined before"));
+  }
+  End(absl::CancelledError("the ranks are joined anew"));
+  last_epoch_ = join.epoch;
+  auto epoch = std::make_unique<Epoch>(shard_.get(), spec_, config_);
+  ASSIGN_OR_RETURN(epoch->listener, RankListener::Open(config_.host, 0));
+  const uint16_t port = epoch->listener->port();
+  epoch_ = std::move(epoch);
+  epoch_->thread = std::thread([this, join, epoch = epoch_.get()] {
+    ExpectedRanks expected(join.secret, join.epoch, join.rank, join.ranks);
+    const auto connect = [&]() -> absl::Status {
+      const TimePoint deadline = config_.times.clock->Now() + kConnectTimeout;
+      for (uint32_t rank = 1; rank < join.rank; ++rank) {
+        const RankAddress& address = join.lower[rank - 1];
+        ASSIGN_OR_RETURN(auto channel, DialRank(address.host, address.port, expected.HelloTo(rank),
+                                                kRankHelloTimeout));
+        expected.Dialled(rank, std::move(channel));
+      }
+      return epoch->listener->Await(
+          &expected, *config_.times.clock, deadline, [epoch] { return epoch->stopped.load(); },
+          [this](const absl::Status& refused) { Log(refused); });
+    };
+    absl::Status status = connect();
+    epoch->listener = nullptr;
+    if (status.ok()) {
+      status = epoch->follower.Follow(expected.Release());
+    }
+    if (!epoch->stopped) {
+      Log(status);
+    }
+  });
+  return port;
+}
+
+}  // namespace strata

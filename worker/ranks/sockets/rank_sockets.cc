@@ -1,0 +1,256 @@
+#include "worker/ranks/sockets/rank_sockets.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/collective/collective.h"
+#include "worker/collective/sockets/socket_channel.h"
+
+namespace strata {
+namespace {
+
+// How often a wait looks whether it is to end.
+constexpr milliseconds kLook(20);
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+absl::StatusOr<Addresses> Resolve(const std::string& host, uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* found = nullptr;
+  const int rc = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(),
+                             &hints, &found);
+  if (rc != 0) {
+    return absl::UnavailableError(gai_strerror(rc));
+  }
+  return Addresses(found, &freeaddrinfo);
+}
+
+std::string Text(const std::string& host, uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return absl::StrCat(v6 ? "[" : "", host, v6 ? "]:" : ":", port);
+}
+
+// A socket that closes itself.
+class Socket {
+ public:
+  explicit Socket(int fd = -1) : fd_(fd) {}
+  ~Socket() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int fd() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// Neither a child of this process has it, nor does a call of it wait.
+bool Prepare(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 &&
+         fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+absl::Status Unreachable(const std::string& address, const std::string& why) {
+  return Error(absl::StatusCode::kUnavailable, "RANK_UNREACHABLE",
+               absl::StrCat("the rank at ", address, " is not reached: ", why))
+      .Hint("let the workers of a stage's ranks connect to each other at any port");
+}
+
+// A connection that has not said all of its hello.
+struct Pending {
+  Socket socket;
+  TimePoint until;
+  std::array<uint8_t, kRankHelloBytes> bytes = {};
+  size_t got = 0;
+};
+
+absl::Status Silent() {
+  return Error(absl::StatusCode::kDeadlineExceeded, kRankHelloRefused,
+               "a connection to a rank said no hello in time")
+      .Limit(absl::StrCat("hello_ms=", kRankHelloTimeout.count()));
+}
+
+// Ok while more is to come; then `*whole`.
+absl::Status Read(Pending* pending, bool* whole) {
+  const ssize_t got = recv(pending->socket.fd(), pending->bytes.data() + pending->got,
+                           pending->bytes.size() - pending->got, MSG_DONTWAIT);
+  if (got == 0) {
+    return Error(absl::StatusCode::kInvalidArgument, kRankHelloRefused,
+                 "a connection to a rank ended before its hello did");
+  }
+  if (got < 0) {
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR
+               ? absl::OkStatus()
+               : absl::UnavailableError(std::strerror(errno));
+  }
+  pending->got += static_cast<size_t>(got);
+  *whole = pending->got == pending->bytes.size();
+  return absl::OkStatus();
+}
+
+// Of the connection, once its hello is whole: whether it is taken.
+absl::Status Admit(Pending* pending, ExpectedRanks* expected) {
+  ASSIGN_OR_RETURN(const RankHello hello, DecodeRankHello(pending->bytes));
+  ASSIGN_OR_RETURN(auto channel, MakeSocketChannel(pending->socket.Release()));
+  return expected->Take(hello, std::move(channel));
+}
+
+// 0, or errno. Ends within the time.
+int Connect(int fd, const addrinfo& to, milliseconds timeout) {
+  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) {
+    return 0;
+  }
+  if (errno != EINPROGRESS) {
+    return errno;
+  }
+  pollfd waiting{.fd = fd, .events = POLLOUT, .revents = 0};
+  if (poll(&waiting, 1, static_cast<int>(timeout.count())) <= 0) {
+    return ETIMEDOUT;
+  }
+  int error = ETIMEDOUT;
+  socklen_t size = sizeof(error);
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankListener>> RankListener::Open(const std::string& host,
+                                                                 uint16_t port) {
+  std::string why;
+  auto found = Resolve(host, port, AI_PASSIVE);
+  if (!found.ok()) {
+    why = std::string(found.status().message());
+  }
+  for (const addrinfo* at = found.ok() ? found->get() : nullptr; at != nullptr; at = at->ai_next) {
+    Socket socket(::socket(at->ai_family, at->ai_socktype, at->ai_protocol));
+    sockaddr_storage bound{};
+    socklen_t size = sizeof(bound);
+    if (socket.fd() < 0 || !Prepare(socket.fd()) ||
+        bind(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 ||
+        listen(socket.fd(), static_cast<int>(kMostRankHellos)) != 0 ||
+        getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+      why = std::strerror(errno);
+      continue;
+    }
+    const uint16_t bound_port =
+        ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                          : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+    return std::unique_ptr<RankListener>(new RankListener(socket.Release(), bound_port));
+  }
+  return Error(absl::StatusCode::kUnavailable, "RANK_LISTEN",
+               absl::StrCat("cannot listen for other ranks at ", Text(host, port), ": ", why));
+}
+
+RankListener::~RankListener() { close(socket_); }
+
+absl::Status RankListener::Await(ExpectedRanks* expected, const Clock& clock, TimePoint deadline,
+                                 const std::function<bool()>& stopped,
+                                 const std::function<void(const absl::Status&)>& refused) {
+  std::vector<Pending> pending;
+  while (!expected->complete()) {
+    if (stopped()) {
+      return absl::CancelledError("the stage is no longer wanted");
+    }
+    const TimePoint now = clock.Now();
+    if (now >= deadline) {
+      return Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
+                   absl::StrCat("not all ranks connected in time; missing: ", expected->Missing()));
+    }
+    std::erase_if(pending, [&](const Pending& one) {
+      if (now >= one.until) {
+        refused(Silent());
+      }
+      return now >= one.until;
+    });
+    // With as many as may be at their hellos, others wait to be accepted.
+    std::vector<pollfd> polled;
+    for (const Pending& one : pending) {
+      polled.push_back({.fd = one.socket.fd(), .events = POLLIN, .revents = 0});
+    }
+    if (pending.size() < kMostRankHellos) {
+      polled.push_back({.fd = socket_, .events = POLLIN, .revents = 0});
+    }
+    (void)poll(polled.data(), polled.size(), static_cast<int>(kLook.count()));
+    std::vector<Pending> left;
+    for (size_t i = 0; i < pending.size(); ++i) {  // Who came first is taken first.
+      bool whole = false;
+      absl::Status status = polled[i].revents != 0 ? Read(&pending[i], &whole) : absl::OkStatus();
+      if (status.ok() && whole) {
+        status = Admit(&pending[i], expected);
+      }
+      if (!status.ok()) {
+        refused(status);
+      } else if (!whole) {
+        left.push_back(std::move(pending[i]));
+      }
+    }
+    pending = std::move(left);
+    if (polled.back().fd == socket_ && polled.back().revents != 0) {
+      Socket accepted(accept(socket_, nullptr, nullptr));
+      if (accepted.fd() >= 0 && Prepare(accepted.fd())) {
+        pending.push_back({.socket = std::move(accepted), .until = now + kRankHelloTimeout});
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RankChannel>> DialRank(const std::string& host, uint16_t port,
+                                                      const RankHello& hello,
+                                                      milliseconds timeout) {
+  const std::string address = Text(host, port);
+  const auto found = Resolve(host, port, 0);
+  if (!found.ok()) {
+    return Unreachable(address, std::string(found.status().message()));
+  }
+  int error = ENETUNREACH;
+  for (const addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
+    Socket socket(::socket(at->ai_family, at->ai_socktype, at->ai_protocol));
+    if (socket.fd() < 0 || !Prepare(socket.fd())) {
+      error = errno;
+      continue;
+    }
+    error = Connect(socket.fd(), *at, timeout);
+    if (error != 0) {
+      continue;
+    }
+    std::array<uint8_t, kRankHelloBytes> bytes;
+    EncodeRankHello(hello, bytes);
+    // What a new connection sends first has room.
+    if (send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(bytes.size())) {
+      error = errno;
+      continue;
+    }
+    return MakeSocketChannel(socket.Release());
+  }
+  return Unreachable(address, std::strerror(error));
+}
+
+}  // namespace strata
