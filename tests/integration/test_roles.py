@@ -61,7 +61,7 @@ def places(tmp_path_factory):
         cluster.workers["worker"].wait_for("joined the cluster")
         join = cluster.coordinator.wait_for(r"^joining on (\S+)").group(1)
 
-        yield cluster, files, {"WeightsService": worker, "KvService": worker, "ShardService": worker, "DiagnosisService": worker, "JoiningService": join}
+        yield cluster, files, {"WeightsService": worker, "KvService": worker, "RanksService": worker, "ShardService": worker, "DiagnosisService": worker, "JoiningService": join}
 
 
 def test_every_call_of_every_service_is_in_the_table():

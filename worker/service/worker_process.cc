@@ -30,6 +30,7 @@
 #include "worker/service/grpc_link_dialer.h"
 #include "worker/service/grpc_weight_sources.h"
 #include "worker/service/kv_service.h"
+#include "worker/service/ranks_service.h"
 #include "worker/service/weights_service.h"
 #include "worker/service/worker_metrics.h"
 #include "worker/service/worker_node.h"
@@ -294,9 +295,10 @@ absl::Status RunWorker(const WorkerOptions& options) {
   const auto self = [&handler] { return handler.identity(); };
   WeightsService weights({}, cache.get(), &fetcher, self);
   KvService kv({}, self);
+  RanksService ranks(transport.secure(), self);
   DiagnosisService diagnosis(&transport);
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
-                   Listen(options, transport, {&links, &weights, &kv, &diagnosis}));
+                   Listen(options, transport, {&links, &weights, &kv, &ranks, &diagnosis}));
   std::fprintf(stderr, "listening on %s\n", server->address().c_str());
 
   GrpcWeightSources sources(transport, options.coordinator, self);
