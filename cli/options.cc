@@ -445,7 +445,7 @@ void PlacementOptions::AddTo(CLI::App* app) {
       app, "--speculate", &speculate, "HOW",
       "Draft tokens of answers, which changes none of\nthem: auto, off, lookup (from the request's "
       "own\nand from recent answers), or model=NAME (by a\nsmaller model too, which is loaded for "
-      "it);\ndefault off")
+      "it);\ndefault auto, or off unless all layers are on\nCPUs")
       ->group(group);
   AddText(app, "--tool-format", &tool_format, "NAME",
           "How answers write calls of tools: auto, none or\na name of docs/API.md; default auto")

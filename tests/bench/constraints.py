@@ -241,7 +241,7 @@ def main():
         for name in ("w0", "w1"):
             cluster.start_worker(name, memory="6GiB")
         cluster.load("m", model, cuts=cut(["w0", "w1"], args.layers), context=1024,
-                     sessions=args.clients + STREAMS, quantize="int8")
+                     sessions=args.clients + STREAMS, quantize="int8", speculate="off")
         first_token_ms(cluster, {"guided_choice": ["the", "model's", "tokens", "are", "known"]})
         for row in args.rows:
             say(f"{row}:")

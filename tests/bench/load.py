@@ -199,7 +199,7 @@ def serve_crowd(folder, arguments):
     with Cluster(folder, max_queued_requests=2000) as cluster:
         names = cluster.start_workers(2)
         cluster.load("recall", RECALL, cuts=cut(names, 8), kv_dtype="f32", context=2048,
-                     kv_tokens=arguments.pool * MEAN_TOKENS)
+                     kv_tokens=arguments.pool * MEAN_TOKENS, speculate="off")
         count = max(1, round(arguments.clients * SAMPLED_SHARE))
         watch, leavers, refusals = Watch(cluster), Leavers(cluster), Refusals(cluster)
         watch.start()

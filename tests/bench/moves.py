@@ -116,7 +116,7 @@ def measure(arguments, folder):
         layers = arguments.layers
         context = arguments.tokens + 64
         places = [cut([names[0], other], layers) for other in names[1:]]
-        cluster.load("m", model, cuts=places[0], context=context, sessions=arguments.clients + 1)
+        cluster.load("m", model, cuts=places[0], context=context, sessions=arguments.clients + 1, speculate="off")
 
         def move(to):
             text = ",".join(f"{name}:{first}-{last}" for name, first, last in places[to])

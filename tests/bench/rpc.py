@@ -39,7 +39,7 @@ def main():
             for stages in STAGES:
                 cluster = clusters[stages] = Cluster(pathlib.Path(folder) / str(stages))
                 names = cluster.start_workers(stages)
-                cluster.load("recall", RECALL, cuts=cut(names, 8), context=512)
+                cluster.load("recall", RECALL, cuts=cut(names, 8), context=512, speculate="off")
                 ask(cluster, 4)  # Warm.
             first = {stages: [] for stages in STAGES}
             token = {stages: [] for stages in STAGES}

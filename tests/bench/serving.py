@@ -74,7 +74,7 @@ def strata_cluster(arguments, folder, **load):
         for name in ("w0", "w1"):
             cluster.start_worker(name, threads=1, memory="6GiB")
         cluster.run("model", "add", arguments.models / "hf", "--name", "shape", timeout_s=600)
-        options = {"context": 2048, "kv_tokens": 40 * 1024, **load}
+        options = {"context": 2048, "kv_tokens": 40 * 1024, "speculate": "off", **load}
         flat = [x for name, value in options.items() for x in (f"--{name.replace('_', '-')}", value)]
         cluster.run("model", "load", "shape", "--quantize", "int8", "--layers",
                     f"w0:0-{CUT - 1},w1:{CUT}-{LAYERS - 1}", *flat, timeout_s=600)

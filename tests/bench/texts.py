@@ -106,7 +106,7 @@ def measure_texts(arguments, folder, table):
         for name in ("w0", "w1"):
             cluster.start_worker(name, threads=1)
         cluster.run("model", "add", RECALL, "--name", "recall")
-        cluster.load("recall", cuts=module.cut(["w0", "w1"], 8), context=512, sessions=16)
+        cluster.load("recall", cuts=module.cut(["w0", "w1"], 8), context=512, sessions=16, speculate="off")
         keys = [cluster.json("key", "create", "--name", name)["secret"] for name in "abc"]
         for _ in range(3):
             first_token_s(cluster.http, keys[2])

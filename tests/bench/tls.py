@@ -32,7 +32,7 @@ def make_clusters(folder, model, layers):
         for name in ("w0", "w1"):
             cluster.start_worker(name, memory="4GiB")
             names.append(name)
-        cluster.load("m", model, cuts=cut(names, layers), quantize="int8", context=2048, sessions=8)
+        cluster.load("m", model, cuts=cut(names, layers), quantize="int8", context=2048, sessions=8, speculate="off")
 
 
 def ask(cluster, args):

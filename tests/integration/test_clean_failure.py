@@ -33,7 +33,8 @@ CUTS = [("w0", 0, 2), ("w1", 3, 5), ("w2", 6, 7)]
 def start(folder, step_timeout=SOON, flags=(), **options):
     cluster = Cluster(folder, step_timeout=step_timeout, **options)
     cluster.start_workers(3, *flags)
-    cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=20)
+    # Requests are in flight for long enough to be met by what happens; drafts beside faults are in test_drafts.py.
+    cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=20, speculate="off")
     return cluster
 
 
@@ -165,7 +166,7 @@ def relayed(folder, name, **options):
         if worker == name:
             cluster.relay.target = process.wait_for(r"^listening on (\S+)").group(1)
         cluster.wait_node(worker)
-    cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=20)
+    cluster.load("recall", RECALL, cuts=CUTS, context=512, sessions=20, speculate="off")
     return cluster
 
 

@@ -18,7 +18,8 @@ def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("clients"), max_sessions=2,
                  max_queued_requests=1) as c:
         c.start_workers(1)
-        c.load("recall", RECALL, kv_dtype="f32", context=512, sessions=2)
+        # Long answers last until something happens to them.
+        c.load("recall", RECALL, kv_dtype="f32", context=512, sessions=2, speculate="off")
         c.run("model", "add", RECALL, "--name", "idle")
         c.case = tmp_path_factory.mktemp("case") / "case.json"
         c.case.write_text(json.dumps(next(

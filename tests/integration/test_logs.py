@@ -45,7 +45,7 @@ def ended(process, request_id):
 def test_a_request_leaves_its_way_and_its_sum_under_its_id(cluster):
     answer = post(cluster, "/v1/completions",
                   {"model": "recall", "prompt": CASE["prompt_ids"], "temperature": 0,
-                   "max_tokens": 4, "ignore_eos": True}, X_Strata_Request_Id="follow me")
+                   "max_tokens": 4, "ignore_eos": True, "speculate": "off"}, X_Strata_Request_Id="follow me")
     last = ended(cluster.coordinator, "follow me")
     assert messages(cluster.coordinator, "follow me") == [
         "a request starts", "a request was accepted", "a request's first token",
@@ -83,7 +83,7 @@ def test_a_request_that_is_refused_or_cancelled_says_so_under_its_id(cluster):
     assert line["reason"] in ("CONTEXT_EXCEEDED", "KV_NEVER_FITS")
     connection, response = begin(cluster, "/v1/completions",
                                  {"model": "recall", "prompt": [1] * 8, "max_tokens": 400,
-                                  "ignore_eos": True, "stream": True})
+                                  "ignore_eos": True, "speculate": "off", "stream": True})
     request_id = response.headers["X-Strata-Request-Id"]
     response.readline()
     connection.close()

@@ -94,7 +94,7 @@ def test_requests_are_counted_and_timed_as_their_answers_say(cluster):
 
 def test_what_runs_and_its_pages_are_shown_until_it_ends(cluster):
     body = {"model": "recall", "prompt": [1] * 8, "max_tokens": 400, "ignore_eos": True,
-            "stream": True}
+            "speculate": "off", "stream": True}
     connection, response = begin(cluster, "/v1/completions", body)
     response.readline()
     busy = scrape(cluster.http)
@@ -123,7 +123,7 @@ def test_stages_tell_what_they_computed_waited_for_and_sent(cluster):
     before = scrape(cluster.http)
     answer = post(cluster, "/v1/completions",
                   {"model": "recall", "prompt": [5] * 40, "temperature": 0, "max_tokens": 64,
-                   "ignore_eos": True})
+                   "ignore_eos": True, "speculate": "off"})
     wait_until(lambda: total(scrape(cluster.http), "strata_requests_running") == 0,
                "it has ended")
     after = scrape(cluster.http)

@@ -44,8 +44,8 @@ def prompts(lengths):
 def answer(cluster, model, prompt, tokens=ANSWER):
     got = cluster.generate(model, ids=prompt, max_tokens=tokens, temperature=0, ignore_eos=True,
                            logprobs=1)
-    assert got["usage"] == {"prompt_tokens": len(prompt), "completion_tokens": tokens,
-                            "cached_tokens": 0}
+    assert got["usage"].items() >= {"prompt_tokens": len(prompt), "completion_tokens": tokens,
+                                    "cached_tokens": 0}.items()
     return got["token_ids"], [entry["logprob"] for entry in got["logprobs"]]
 
 

@@ -12,11 +12,11 @@ CLIENTS = 12
 REQUESTS = 120
 
 
-def start(folder, **flags):
+def start(folder, speculate="auto", **flags):
     cluster = Cluster(folder, **flags)
     cluster.start_workers(2)
     # For a few requests: 40 pages.
-    cluster.load("recall", RECALL, cuts=CUTS, context=512, kv_tokens=640)
+    cluster.load("recall", RECALL, cuts=CUTS, context=512, kv_tokens=640, speculate=speculate)
     return cluster
 
 
@@ -43,7 +43,7 @@ def ask(cluster, body):
 
 def test_answers_under_churn_have_the_logprobs_of_answers_without_a_cache(tmp_path):
     bodies = requests()
-    with start(tmp_path / "off", prefix_cache="off") as cluster:
+    with start(tmp_path / "off", speculate="off", prefix_cache="off") as cluster:
         alone = [ask(cluster, body) for body in bodies]
         assert {cached for _, cached in alone} == {0}
     with start(tmp_path / "on") as cluster:

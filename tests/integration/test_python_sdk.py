@@ -226,7 +226,8 @@ def test_threads_share_a_client(cluster, client):
 # ---- Ends before the end
 
 
-LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
+# Without drafts it lasts until somebody ends it.
+LONG = dict(max_tokens=480, ignore_eos=True, temperature=0, speculate="off")
 
 
 def test_leaving_the_iterator_ends_the_request_on_every_worker(strata, cluster, client):

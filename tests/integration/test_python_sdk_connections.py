@@ -12,7 +12,8 @@ from python_sdk import cluster, floats, home, strata  # noqa: F401 (fixtures)
 from relay import Relay
 from test_tls import authority, identity, strangers, with_times  # noqa: F401 (fixtures)
 
-LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
+# Without drafts it lasts until the connection is cut.
+LONG = dict(max_tokens=480, ignore_eos=True, temperature=0, speculate="off")
 
 # ---- Lost connections
 

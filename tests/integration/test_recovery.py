@@ -27,8 +27,9 @@ def model(tmp_path_factory):
 
 
 def arguments(prompt, tokens, request_id, name="m"):
+    """Without drafts, which would be those of the same answer before: it lasts until something has happened."""
     return ["generate", name, "--token-ids", ",".join(map(str, prompt)), "--max-tokens", tokens, "--temperature", 1,
-            "--seed", 7, "--ignore-eos", "--logprobs", 2, "--request-id", request_id, "--json"]
+            "--seed", 7, "--ignore-eos", "--logprobs", 2, "--speculate", "off", "--request-id", request_id, "--json"]
 
 
 def essence(answer):

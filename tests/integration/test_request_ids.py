@@ -18,7 +18,7 @@ def cluster(tmp_path_factory):
 
 def arguments(model, max_tokens):
     return ["generate", model, "--token-ids", "5,6,7", "--max-tokens", max_tokens, "--ignore-eos",
-            "--request-id", "same", "--json"]
+            "--speculate", "off", "--request-id", "same", "--json"]
 
 
 def sessions(cluster):

@@ -138,7 +138,7 @@ def test_an_id_in_flight_is_refused_and_free_again_after_its_end(cluster):
 
 def test_a_deadline_ends_the_request_and_frees_its_pages(cluster):
     _, err, status = cluster.run("generate", "recall", "--token-ids", "1,2,3", "--max-tokens", 450,
-                                 "--ignore-eos", "--deadline", "50ms", check=False)
+                                 "--ignore-eos", "--speculate", "off", "--deadline", "50ms", check=False)
     assert status == 1 and "deadline" in err.lower()
     wait_until(cluster.all_free, "every page is free")
 
@@ -149,7 +149,7 @@ def test_a_lost_worker_gives_a_typed_error_that_names_it_and_the_model_returns_w
         c.load("recall", RECALL, cuts=[("w0", 0, 3), ("w1", 4, 7)], context=512)
         before = essence(c.json(*arguments([7] * 30, "a", 8)))
         long = c.popen("generate", "recall", "--token-ids", "1,2", "--max-tokens", 450,
-                       "--ignore-eos")
+                       "--ignore-eos", "--speculate", "off")
         wait_until(lambda: c.json("session", "list")["sessions"], "it runs")
         c.workers["w1"].kill()
         _, err = long.communicate(timeout=GIVE_UP_S)

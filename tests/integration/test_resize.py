@@ -15,10 +15,11 @@ def cluster(tmp_path_factory):
         yield c
 
 
-def arguments(request_id, max_tokens):
+def arguments(request_id, max_tokens, speculate="off"):
+    """Without drafts an answer lasts until the pool has changed."""
     return ["generate", "recall", "--token-ids", "5,6,7,8,9,10,11,12", "--max-tokens", max_tokens,
             "--temperature", 0, "--ignore-eos", "--logprobs", 1, "--request-id", request_id,
-            "--json"]
+            "--speculate", speculate, "--json"]
 
 
 def running(cluster, process, request_id, tokens):
@@ -43,12 +44,13 @@ def essence(answer):
 READY = 'fetched="0 B" packed_before="0 B"'
 
 
-def test_requests_in_flight_outlive_a_resize_with_the_same_tokens(cluster):
+@pytest.mark.parametrize("speculate", ["off", "auto"])
+def test_requests_in_flight_outlive_a_resize_with_the_same_tokens(cluster, speculate):
     alone = cluster.json(*arguments("alone", 480))
     fetched = [cluster.workers[w].text().count(READY) for w in ("w0", "w1")]
-    process = cluster.popen(*arguments("moved", 480))
+    process = cluster.popen(*arguments("moved", 480, speculate))
     running(cluster, process, "moved", 20)
-    plan = cluster.json("model", "resize", "recall", "--kv-tokens", 2048)
+    plan = cluster.json("model", "resize", "recall", "--kv-tokens", 2048 if speculate == "off" else 2064)
     resized = {stage["kv_tokens"] for stage in plan["stages"]}
     assert min(resized) >= 2048
     out, err = process.communicate(timeout=GIVE_UP_S)

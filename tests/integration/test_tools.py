@@ -122,7 +122,7 @@ def test_a_chunk_has_pieces_of_one_call_at_most(cluster):
 
 
 def test_thoughts_are_apart_and_counted(cluster):
-    answer = ask(cluster, "thinks", tokens=3)
+    answer = ask(cluster, "thinks", tokens=3, speculate="off")
     assert answer["choices"][0]["message"]["content"] is None
     assert answer["choices"][0]["message"]["reasoning_content"].startswith("So")
     assert answer["usage"]["completion_tokens_details"] == {"reasoning_tokens": 3}

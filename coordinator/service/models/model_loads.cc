@@ -161,7 +161,9 @@ absl::StatusOr<ModelLoads::Placeable> ModelLoads::CheckPlace(
   Placeable placeable;
   if (Deployment* old = deployments_->OfModel(model->name)) {
     const bool running = old->serves() || old->state() == DeploymentState::kLoading;
-    if (running && SamePlacement(old->plan(), plan) &&
+    const bool same_drafts = options.speculate().empty() ||  // Who says nothing wants no other.
+                             options.speculate() == old->load_options().speculate();
+    if (running && same_drafts && SamePlacement(old->plan(), plan) &&
         old->load_options().context() == options.context()) {
       placeable.loaded = old->plan();
       return placeable;
@@ -195,8 +197,12 @@ absl::StatusOr<v1::Plan> ModelLoads::Place(std::shared_ptr<const ModelRuntime> m
     ASSIGN_OR_RETURN(const uint64_t id, store_->NextDeploymentId());
     v1::Plan placed = plan;
     placed.set_epoch(placeable.epoch);
-    deployment = std::make_unique<Deployment>(id, model, std::move(placed), options, rotary,
-                                              options_.deployment, host_);
+    v1::LoadOptions complete = options;
+    if (complete.speculate().empty()) {
+      complete.set_speculate(DefaultSpeculate(plan));
+    }
+    deployment = std::make_unique<Deployment>(id, model, std::move(placed), std::move(complete),
+                                              rotary, options_.deployment, host_);
     const StoredDeployment stored = deployment->Record();
     RETURN_IF_ERROR(placeable.old == 0 ? store_->SaveDeployment(stored)
                                        : store_->ReplaceDeployment(placeable.old, stored));

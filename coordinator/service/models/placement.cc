@@ -136,7 +136,6 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
         .Hint("choose a smaller --standby");
   }
   RETURN_IF_ERROR(ParseLoadSpeculate(options.speculate()).status());
-  if (options.speculate().empty()) options.set_speculate("off");
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
     return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
                  "--kv-dtype bf16 is not supported yet")
@@ -155,6 +154,19 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
   options.set_recovery(RecoveryOf(options));
   if (options.max_batch_tokens() == 0) options.set_max_batch_tokens(defaults.max_batch_tokens);
   return options;
+}
+
+std::string DefaultSpeculate(const v1::Plan& plan) {
+  for (const v1::PlanPipeline& pipeline : plan.pipelines()) {
+    for (const v1::PlanStage& stage : pipeline.stages()) {
+      for (const v1::PlanRank& rank : stage.ranks()) {
+        if (rank.device() != "cpu") {
+          return "off";
+        }
+      }
+    }
+  }
+  return "auto";
 }
 
 absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::LoadOptions& options,

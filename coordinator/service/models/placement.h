@@ -25,9 +25,9 @@ struct LoadDefaults {
   uint64_t max_model_context = 8192;  // Tokens; less where the model has less.
 };
 
-// The options of a load with nothing left unset. INVALID_ARGUMENT (CONTEXT_EXCEEDED,
-// ALREADY_QUANTIZED, BAD_ACTIVATIONS, BAD_STANDBY) or UNIMPLEMENTED (NOT_SUPPORTED) for what the
-// model cannot have.
+// The options of a load with nothing left unset but who drafts, which follows from the plan
+// (DefaultSpeculate). INVALID_ARGUMENT (CONTEXT_EXCEEDED, ALREADY_QUANTIZED, BAD_ACTIVATIONS,
+// BAD_STANDBY, BAD_SPECULATE) or UNIMPLEMENTED (NOT_SUPPORTED) for what the model cannot have.
 absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
                                                     const LoadDefaults& defaults,
                                                     v1::LoadOptions options);
@@ -35,6 +35,10 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
 // Whether `draft` can guess for `model`: FAILED_PRECONDITION (DRAFT_MODEL_UNFIT) where they are one
 // model, or their ids are not of one vocabulary.
 absl::Status CheckDraftModel(const ModelRuntime& model, const ModelRuntime& draft);
+
+// Who drafts tokens of a model that is loaded by this plan without saying so: "auto" where all its
+// layers are on CPUs, of which it is known that a few rows cost little more than one; else "off".
+std::string DefaultSpeculate(const v1::Plan& plan);
 
 // What becomes of requests when a node is lost: as the options say, or by default.
 v1::Recovery RecoveryOf(const v1::LoadOptions& options);

@@ -118,7 +118,7 @@ def strata_cluster(module, folder, peers, workers, threads):
         cluster.run("model", "add", peers.models / "hf", "--name", "shape", timeout_s=600)
         # As users do, by the planner, which knows that the head is as much work as some layers.
         load = ("shape", "--quantize", "int8", "--context", 256, "--sessions", 8, "--goal",
-                "throughput")
+                "throughput", "--speculate", "off")
         stages = cluster.json("plan", *load)["stages"]
         say("placed: " + ", ".join(f"{s['node']} {s['first_layer']}-{s['last_layer']}"
                                    for s in stages))

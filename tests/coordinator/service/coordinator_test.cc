@@ -7,8 +7,10 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "coordinator/service/models/placement.h"
 #include "tests/coordinator/service/coordinator_testing.h"
 
 namespace strata {
@@ -272,6 +274,51 @@ TEST_F(CoordinatorTest, ARestartLoadsWhatWasLoadedOnceItsNodesAreBack) {
   a.ObeyLoads();
   EXPECT_GT(a.last_load().epoch(), epoch);
   EXPECT_TRUE(Eventually([&] { return StateOf("m") == "ready"; }));
+}
+
+TEST_F(CoordinatorTest, TokensAreDraftedUnlessALoadSaysOtherwise) {
+  Start();
+  AddModel("m");
+  TestWorker a(coordinator_.get(), "a", 1);
+  ASSERT_TRUE(a.Join().ok());
+  LoadOn(&a, "m");
+  const auto drafts = [&] { return coordinator_->report()->GetModel("m")->options().speculate(); };
+  EXPECT_EQ(drafts(), "auto");
+  const uint64_t first = a.last_load().deployment();
+  const auto load = [&](const std::string& speculate) {
+    v1::LoadOptions options;
+    options.add_nodes("a");
+    options.set_context(256);
+    options.set_speculate(speculate);
+    ASSERT_TRUE(coordinator_->loads()->Load("m", options).ok());
+    a.ObeyLoads();
+    ASSERT_TRUE(Eventually([&] { return StateOf("m") == "ready"; })) << StateOf("m");
+  };
+  load("auto");
+  EXPECT_EQ(a.last_load().deployment(), first);  // As it is.
+  load("off");
+  EXPECT_EQ(drafts(), "off");
+  const uint64_t without = a.last_load().deployment();
+  EXPECT_NE(without, first);
+  // Whoever says nothing takes it as it is.
+  load("");
+  EXPECT_EQ(drafts(), "off");
+  EXPECT_EQ(a.last_load().deployment(), without);
+}
+
+TEST_F(CoordinatorTest, TokensAreDraftedByDefaultWhereAllLayersAreOnCpus) {
+  for (const auto& [devices, expected] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{{{"cpu"}, "auto"},
+                                                                     {{"cpu", "cpu"}, "auto"},
+                                                                     {{"cuda"}, "off"},
+                                                                     {{"cpu", "mlx"}, "off"}}) {
+    v1::Plan plan;
+    v1::PlanPipeline* pipeline = plan.add_pipelines();
+    for (const std::string& device : devices) {
+      pipeline->add_stages()->add_ranks()->set_device(device);
+    }
+    EXPECT_EQ(DefaultSpeculate(plan), expected);
+  }
 }
 
 TEST_F(CoordinatorTest, ALoadedModelIsRemovedOnlyByForce) {
