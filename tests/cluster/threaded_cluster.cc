@@ -266,6 +266,7 @@ ThreadedCluster::ThreadedCluster(uint32_t stages, uint64_t pages, DeploymentOpti
   v1::LoadOptions load;
   load.set_context(kContext);
   load.set_max_batch_tokens(64);
+  load.set_speculate("auto");
   deployment_ = std::make_unique<Deployment>(kId, MakeModel(model_spec_), MakePlan(pages), load,
                                              RotaryBlob{}, options, this);
   for (uint32_t s = 0; s < stages; ++s) {

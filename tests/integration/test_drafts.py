@@ -29,13 +29,13 @@ def essence(answer):
     return answer["token_ids"], answer["logprobs"], answer["finish_reason"]
 
 
-@pytest.fixture(scope="module", params=[1, 3])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long), 4])
 def cluster(request, tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("drafts"), step_timeout=NEVER) as cluster:
         stages = request.param
         cluster.start_workers(stages)
         cuts = [(f"w{i}", 8 * i // stages, 8 * (i + 1) // stages - 1) for i in range(stages)]
-        cluster.load("recall", RECALL, cuts=cuts, context=512, sessions=8, speculate="lookup")
+        cluster.load("recall", RECALL, cuts=cuts, context=512, sessions=8)
         yield cluster
 
 
@@ -69,7 +69,7 @@ def test_what_was_drafted_is_said(cluster):
     drafted, accepted = (answer["usage"].get(f"{what}_tokens", 0) for what in ("drafted", "accepted"))
     assert 0 <= accepted <= drafted
     model = cluster.json("model", "show", "recall")
-    assert model["options"]["speculate"] == "lookup"
+    assert model["options"]["speculate"] == "auto"  # By default.
     assert model["drafted_tokens"] >= drafted and model["accepted_tokens"] >= accepted
     body = {"model": "recall", "prompt": PROMPTS["repeats"], "max_tokens": 40, "temperature": 0,
             "ignore_eos": True}
@@ -77,6 +77,18 @@ def test_what_was_drafted_is_said(cluster):
     assert all(details[name] >= 0 for name in details)
     status, _, refused = request(cluster, "POST", "/v1/completions", {**body, "speculate": "model=x"})
     assert status == 400 and "model=x" in refused["error"]["message"]
+
+
+def test_a_stop_string_ends_an_answer_in_the_midst_of_a_step(cluster):
+    whole = ask(cluster, "repeats", "greedy", speculate="off")
+    text = whole["text"]
+    stops = {text[len(text) * part // 8:][:3] for part in range(1, 8)}
+    stops = [stop for stop in sorted(stops) if not stop.startswith("-") and "\ufffd" not in stop]
+    assert stops, text
+    for stop in stops:
+        said = [essence(ask(cluster, "repeats", "greedy", stop=stop, **flags)) for flags in ({"speculate": "off"}, {}, {})]
+        assert said[0][2] == "stop" and said[1:] == [said[0]] * 2, stop
+    cluster.nothing_is_left()
 
 
 # What leaves one token for long stretches, a few, or many; what ends the answer, and what does not.

@@ -135,15 +135,36 @@ def check(cluster, model, folder):
     return answer["numerics_class"], digests
 
 
+PENALIZED = {"temperature": 0.8, "top_p": 0.95, "repetition_penalty": 1.1, "frequency_penalty": 0.2, "presence_penalty": 0.1}
+
+
+def drafted(cluster, model, speculate):
+    """Answers that want no logits; the second time with the same answers to draft from, which are right, and with each other's,
+    which are mostly wrong."""
+    case = max(served_cases(model)[0], key=lambda c: len(c["prompt_ids"]))
+    said = []
+    for _ in range(1 if speculate == "off" else 2):
+        for seed in (None, 1):
+            sampling = {"temperature": 0, "repetition_penalty": 1} if seed is None else {**PENALIZED, "seed": seed}
+            answer = cluster.generate(model, ids=case["prompt_ids"], max_tokens=24, ignore_eos=True, logprobs=2,
+                                      speculate=speculate, **sampling)
+            said.append((answer["token_ids"], answer["logprobs"]))
+    assert said[0][0] == case["greedy_ids"]
+    return said
+
+
 @pytest.mark.parametrize("model", REFERENCES)
 def test_logits_are_right_and_the_same_bits_for_every_partition(cluster, model, tmp_path):
     bits = json.loads((GOLDEN / "bits.json").read_text())
+    without = None
     for stages in (1, 2, None):
         cuts = cuts_of(model, stages)
         cluster.load(model, cuts=cuts, kv_dtype="f32", **REFERENCES[model])
         numerics_class, digests = check(cluster, model, tmp_path)
         for case, digest in digests.items():
             assert bits[numerics_class][case] == digest, (case, stages)
+        without = without or drafted(cluster, model, "off")
+        assert drafted(cluster, model, "auto") == 2 * without, stages
         plan = cluster.json("model", "show", model)["plan"]
         assert len(plan["stages"]) == len(cuts)
         cluster.run("model", "unload", model)

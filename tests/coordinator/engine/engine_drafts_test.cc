@@ -155,12 +155,12 @@ EngineConfig Drafting(int kind, uint32_t stages, uint64_t pages, double right) {
 
 TEST(EngineDrafts, ChangeNoTokenWhateverIsDrafted) {
   for (const int kind : {0, 1}) {
-    for (uint32_t stages = 1; stages <= 3; ++stages) {
+    for (uint32_t stages = 1; stages <= kLayers; ++stages) {
       for (const double right : kRights) {
         SCOPED_TRACE(std::to_string(kind) + " " + std::to_string(stages) + " " +
                      std::to_string(right));
         EngineConfig config = Drafting(kind, stages, 64, right);
-        const bool forced = stages == 2;  // What constraints force is drafted too.
+        const bool forced = stages % 2 == 0;  // What constraints force is drafted too.
         config.speculate = forced ? Speculate::kAuto : Speculate::kLookup;
         SimCluster cluster(config, RunnerStages(ModelOf(kind)));
         cluster.Start();
@@ -356,10 +356,11 @@ TEST(EngineDrafts, AnswersWithoutThemAreNotKept) {
 // Few pages: sessions give way to one another, and drafts never take what somebody waits for.
 TEST(EngineDrafts, ChangeNoTokenOfSessionsThatGiveWay) {
   uint64_t preemptions = 0;
-  for (const uint64_t pages : {8u, 9u, 11u, 13u}) {
+  const std::pair<uint64_t, uint32_t> kPools[] = {{8, 2}, {9, 4}, {11, 1}, {13, 2}};
+  for (const auto& [pages, stages] : kPools) {
     for (const double right : kRights) {
       for (const bool cache : {false, true}) {
-        EngineConfig config = Drafting(0, 2, pages, right);
+        EngineConfig config = Drafting(0, stages, pages, right);
         config.prefix_cache = cache;
         SimCluster cluster(config, RunnerStages(Model()));
         cluster.Start();
@@ -383,6 +384,55 @@ TEST(EngineDrafts, ChangeNoTokenOfSessionsThatGiveWay) {
     }
   }
   EXPECT_GT(preemptions, 10u);
+}
+
+// A stop string is found in the text once a token is the answer's: what the same step has behind it
+// is nobody's, whether it was drafted rightly or not.
+TEST(EngineDrafts, WhatIsBehindAStopStringIsNobodys) {
+  const auto expected = [](uint32_t tokens) {
+    SimCluster alone(ConfigFor(Model(), 1, 64), RunnerStages(Model()));
+    alone.Start();
+    auto sink = std::make_shared<TokenSink>();
+    sink->stop_after = tokens;
+    EXPECT_TRUE(alone.TrySubmit(Find(Requests(), "logprobs"), sink).ok());
+    alone.RunToEnd();
+    return sink;
+  };
+  for (uint32_t tokens = 1; tokens <= 20; ++tokens) {
+    const auto alone = expected(tokens);
+    ASSERT_EQ(alone->said.size(), tokens);
+    for (const double right : kRights) {
+      SimCluster cluster(Drafting(0, 1 + tokens % kLayers, 64, right), RunnerStages(Model()));
+      cluster.Start();
+      auto sink = std::make_shared<TokenSink>();
+      sink->stop_after = tokens;
+      ASSERT_TRUE(cluster.TrySubmit(Find(Requests(), "logprobs"), sink).ok());
+      const auto other = Submit(&cluster, Find(Requests(), "greedy"));
+      cluster.RunToEnd();
+      cluster.Settle();
+      EXPECT_EQ(sink->said, alone->said) << right;
+      EXPECT_EQ(sink->done->reason, "stop");
+      ExpectedOf(0).Check("greedy", *other);
+      cluster.ExpectEmpty();
+    }
+  }
+}
+
+// Rows whose logits travel back would have to be taken back with drafts.
+TEST(EngineDrafts, RequestsThatWantLogitsHaveNone) {
+  EngineConfig config = Drafting(0, 2, 64, 1);
+  config.speculate = Speculate::kAuto;
+  SimCluster cluster(config, RunnerStages(Model()));
+  cluster.Start();
+  SessionRequest request = Find(Requests(), "greedy");
+  request.return_logits = true;
+  request.speculate = Speculate::kAuto;
+  const auto sink = Submit(&cluster, std::move(request));
+  cluster.RunToEnd();
+  ExpectedOf(0).Check("greedy", *sink);
+  EXPECT_FALSE(sink->logits.empty());
+  EXPECT_EQ(sink->done->drafted_tokens, 0u);
+  EXPECT_EQ(cluster.Snapshot().counters.steps_ahead, 0u);
 }
 
 // Moves one frame through each stage in a turn, the last stage first, so that all work at once.
