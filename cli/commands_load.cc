@@ -208,6 +208,19 @@ struct PlanCommand {
   PlacementOptions placement;
 };
 
+absl::Status ShowPrediction(const Context& context,
+                            const absl::StatusOr<v1::PlanMachinesResponse>& planned) {
+  RETURN_IF_ERROR(planned.status());
+  if (context.json()) {
+    Json document = PlanDocument(planned->plan());
+    document["drafts"] = DraftsDocument(planned->drafts());
+    WriteJson(document, &context.out());
+  } else {
+    PrintPlan(planned->plan(), planned->drafts(), &context.out());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PlanForMachines(const Context& context, const PlanCommand& command) {
   v1::PlanMachinesRequest request;
   RETURN_IF_ERROR(command.placement.Apply(request.mutable_options()));
@@ -227,7 +240,7 @@ absl::Status PlanForMachines(const Context& context, const PlanCommand& command)
     request.set_model(command.model);
   }
   ASSIGN_OR_RETURN(const auto client, context.Connect());
-  return ShowPlan(context, client->PlanMachines(request));
+  return ShowPrediction(context, client->PredictPlan(request));
 }
 
 absl::Status Plan(const Context& context, const PlanCommand& command) {
@@ -237,10 +250,16 @@ absl::Status Plan(const Context& context, const PlanCommand& command) {
   if (const absl::Status named = CheckModelName(command.model); !named.ok()) {
     return UsageError("MODEL: " + std::string(named.message()));
   }
-  v1::LoadOptions options;
-  RETURN_IF_ERROR(command.placement.Apply(&options));
+  v1::PlanMachinesRequest request;
+  request.set_model(command.model);
+  RETURN_IF_ERROR(command.placement.Apply(request.mutable_options()));
   ASSIGN_OR_RETURN(const auto client, context.Connect());
-  return ShowPlan(context, client->PlanModel(command.model, options));
+  const auto planned = client->PredictPlan(request);
+  // A coordinator of a version that predicts nothing plans on its own nodes by another call.
+  if (absl::IsUnimplemented(planned.status()) || ReasonOf(planned.status()) == "BAD_MACHINES") {
+    return ShowPlan(context, client->PlanModel(command.model, request.options()));
+  }
+  return ShowPrediction(context, planned);
 }
 
 void AddPlanCommand(CommandTree* tree) {

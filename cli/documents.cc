@@ -6,6 +6,7 @@
 #include "common/limits.h"
 #include "common/plan.h"
 #include "strata/v1/admin.pb.h"
+#include "strata/v1/planning.pb.h"
 
 namespace strata::cli {
 namespace {
@@ -297,6 +298,16 @@ Json PlanDocument(const v1::Plan& plan) {
           {"predicted_tokens_per_s", plan.predicted_tokens_per_s()},
           {"lower_bound_gap", plan.lower_bound_gap()},
           {"why", Strings(plan.why())}};
+}
+
+Json DraftsDocument(const google::protobuf::RepeatedPtrField<v1::PredictedDrafts>& drafts) {
+  return ListOf(drafts, [](const v1::PredictedDrafts& predicted) {
+    return Json{{"right", predicted.right()},
+                {"tokens_per_s", predicted.tokens_per_s()},
+                {"times", predicted.times()},
+                {"drafts", predicted.drafts()},
+                {"steps", predicted.steps()}};
+  });
 }
 
 Json CheckDocument(const std::string& model, const v1::ModelCheck& check) {

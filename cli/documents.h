@@ -2,6 +2,8 @@
 #ifndef STRATA_CLI_DOCUMENTS_H_
 #define STRATA_CLI_DOCUMENTS_H_
 
+#include <google/protobuf/repeated_ptr_field.h>
+
 #include "cli/output.h"
 #include "sdk/cpp/strata.h"
 
@@ -9,6 +11,7 @@ namespace strata::v1 {
 class KvUse;
 class ModelCheck;
 class PlanStage;
+class PredictedDrafts;
 class Problem;
 class Session;
 }  // namespace strata::v1
@@ -23,6 +26,7 @@ Json SessionDocument(const v1::Session& session);
 Json KvDocument(const v1::KvUse& kv);
 Json ProblemDocument(const v1::Problem& problem);
 Json PlanDocument(const v1::Plan& plan);
+Json DraftsDocument(const google::protobuf::RepeatedPtrField<v1::PredictedDrafts>& drafts);
 Json CheckDocument(const std::string& model, const v1::ModelCheck& check);
 // Log-probabilities appear where `with_logprobs` and `with_prompt_logprobs` say that they were
 // asked for.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ostream>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/printable.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
+#include "strata/v1/planning.pb.h"
 
 namespace strata::cli {
 namespace {
@@ -168,7 +170,31 @@ std::string SchedulingText(const v1::Scheduling& scheduling) {
   return text + "; up to " + Counted(scheduling.max_sessions(), "request") + " at a time";
 }
 
-void PrintPlan(const v1::Plan& plan, std::ostream* out) {
+namespace {
+
+void PrintDrafts(const google::protobuf::RepeatedPtrField<v1::PredictedDrafts>& drafts,
+                 std::ostream* out) {
+  std::string label = "Drafts:     ";
+  for (const v1::PredictedDrafts& predicted : drafts) {
+    *out << label << "one answer " << Rounded(predicted.tokens_per_s()) << " tokens/s, "
+         << Rounded(predicted.times()) << " times as many as without, where "
+         << std::lround(predicted.right() * 100) << " % of guesses are right ("
+         << Counted(predicted.drafts(), "draft") << " a step";
+    if (predicted.steps() > 1) {
+      *out << ", " << predicted.steps() << " steps at once";
+    }
+    *out << ")\n";
+    label.assign(label.size(), ' ');
+  }
+}
+
+}  // namespace
+
+void PrintPlan(const v1::Plan& plan, std::ostream* out) { PrintPlan(plan, {}, out); }
+
+void PrintPlan(const v1::Plan& plan,
+               const google::protobuf::RepeatedPtrField<v1::PredictedDrafts>& drafts,
+               std::ostream* out) {
   Table table({">STAGE", "NODE", "DEVICE", "LAYERS", ">WEIGHTS", ">KV", ">KV TOKENS", ">MS/TOKEN"});
   uint64_t kv_tokens = 0;
   if (const v1::PlanPipeline* pipeline = FindPipeline(plan)) {
@@ -185,6 +211,7 @@ void PrintPlan(const v1::Plan& plan, std::ostream* out) {
   *out << "\nGoal:       " << GoalName(plan) << "\nKV memory:  " << kv_tokens << " tokens\n"
        << "Speed:      " << Rounded(plan.predicted_tokens_per_s()) << " tokens/s predicted, within "
        << Rounded(plan.lower_bound_gap() * 100) << " % of the best possible\n";
+  PrintDrafts(drafts, out);
   if (!plan.limiting_node().empty()) {
     *out << "Limited by: " << Printable(plan.limiting_node()) << "\n";
   }

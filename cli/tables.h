@@ -12,6 +12,7 @@ class KvUse;
 class Model;
 class Node;
 class Plan;
+class PredictedDrafts;
 class Scheduling;
 class Session;
 }  // namespace strata::v1
@@ -29,10 +30,13 @@ void PrintSessions(const google::protobuf::RepeatedPtrField<v1::Session>& sessio
                    const std::string& indent, std::ostream* out);
 void PrintKv(const google::protobuf::RepeatedPtrField<v1::KvUse>& uses, const std::string& indent,
              std::ostream* out);
-// Stages, then what limits and why.
 // What the scheduler goes by, as a line.
 std::string SchedulingText(const v1::Scheduling& scheduling);
+// Stages, then what limits and why; and what drafts do, where that was predicted.
 void PrintPlan(const v1::Plan& plan, std::ostream* out);
+void PrintPlan(const v1::Plan& plan,
+               const google::protobuf::RepeatedPtrField<v1::PredictedDrafts>& drafts,
+               std::ostream* out);
 // "a (layers 0-3), b (layers 4-7)".
 std::string Placement(const v1::Plan& plan);
 // "layers 0-3", "layer 4".

@@ -1,6 +1,7 @@
 #include "coordinator/planner/placement_problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -42,12 +43,13 @@ uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end) {
 
 PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
                                    const std::vector<size_t>& members, uint32_t max_batch_tokens,
-                                   uint32_t context, uint32_t sessions, Links links)
+                                   uint32_t context, uint32_t sessions, Links links, uint32_t rows)
     : layers_(static_cast<uint32_t>(model.spec.layers.size())),
       groups_(model.spec.kv_groups),
       page_bytes_(groups_.size(), std::vector<uint64_t>(1, 0)),
       max_batch_tokens_(max_batch_tokens),
-      sessions_(sessions) {
+      sessions_(sessions),
+      rows_(rows) {
   STRATA_CHECK(layers_ > 0 && model.layer_bytes.size() == layers_ &&
                model.layer_flops.size() == layers_);
   STRATA_CHECK(model.layer_read_bytes.empty() || model.layer_read_bytes.size() == layers_);
@@ -121,6 +123,18 @@ void PlacementProblem::AddWeights(const PlannerModel& model) {
   }
 }
 
+// Experts are taken to be drawn evenly: of those that one row leaves alone, each row more leaves as
+// many alone.
+double PlacementProblem::ReadBytes(const Weights& weights, const MlpSpec& mlp, uint32_t l) const {
+  const auto read = static_cast<double>(weights.read[l]);
+  const auto all = static_cast<double>(weights.before[l + 1] - weights.before[l]);
+  if (rows_ == 1 || mlp.experts == 0 || read >= all) {
+    return read;
+  }
+  const double idle = 1 - static_cast<double>(mlp.active()) / mlp.experts;
+  return all - (all - read) * std::pow(idle, rows_ - 1);
+}
+
 void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const auto& node = nodes_[i];
@@ -134,13 +148,14 @@ void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context)
       const double attention_flops = keys * 2.0 * a.heads * static_cast<double>(a.ProductsPerKey());
       times.push_back(
           times.back() +
-          std::max(MsAt(static_cast<double>(weights.read[l]) + kv_bytes, node->read_bytes_per_s),
-                   MsAt(model.layer_flops[l] + attention_flops, node->flops_per_s)));
+          std::max(MsAt(ReadBytes(weights, model.spec.layers[l].mlp, l) + kv_bytes,
+                        node->read_bytes_per_s),
+                   MsAt(rows_ * (model.layer_flops[l] + attention_flops), node->flops_per_s)));
     }
     const double row = static_cast<double>(weights.embed) / std::max(model.spec.vocab, 1u);
-    embed_ms_.push_back(MsAt(row, node->read_bytes_per_s));
+    embed_ms_.push_back(MsAt(rows_ * row, node->read_bytes_per_s));
     head_ms_.push_back(std::max(MsAt(static_cast<double>(weights.head), node->read_bytes_per_s),
-                                MsAt(model.head_flops, node->flops_per_s)));
+                                MsAt(rows_ * model.head_flops, node->flops_per_s)));
   }
 }
 
@@ -158,7 +173,8 @@ void PlacementProblem::AddLinks(const PlannerCluster& cluster, const std::vector
       const PlannerLink& link = cluster.links[index(from)][index(to)];
       const bool control = from == coordinator() || to == coordinator();
       const double transfer =
-          MsAt(control ? kControlBytes : hidden * sizeof(float), link.bytes_per_s);
+          MsAt(control ? kControlBytes : static_cast<double>(rows_) * hidden * sizeof(float),
+               link.bytes_per_s);
       const double hop = from == to ? kNever : std::max(link.latency_ms, 0.0) + transfer;
       links->transfer_ms.push_back(from == to ? 0 : transfer);
       links->hop_ms.push_back(hop);

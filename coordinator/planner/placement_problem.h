@@ -34,11 +34,12 @@ class PlacementProblem {
   // `members` are indices into cluster.nodes; here they are 0 to members.size() - 1, and
   // coordinator() is one more. `context` tokens: decode is timed at half of it. Window groups get
   // what `sessions` sequences of any length have of them. Without links only what a node alone can
-  // hold may be asked: they are as many as pairs of nodes.
+  // hold may be asked: they are as many as pairs of nodes. Times are those of a step with `rows`
+  // rows of one sequence.
   enum class Links { kAll, kNone };
   PlacementProblem(const PlannerCluster& cluster, const PlannerModel& model,
                    const std::vector<size_t>& members, uint32_t max_batch_tokens, uint32_t context,
-                   uint32_t sessions = 1, Links links = Links::kAll);
+                   uint32_t sessions = 1, Links links = Links::kAll, uint32_t rows = 1);
 
   size_t nodes() const { return nodes_.size(); }
   size_t coordinator() const { return nodes_.size(); }
@@ -52,7 +53,7 @@ class PlacementProblem {
   uint64_t pages = 0;
   double slowest_ms = kNever;
 
-  // Time of one token in layers [begin, end), with embedding and head where they are.
+  // Time of a step in layers [begin, end), with embedding and head where they are.
   double StageMs(size_t node, uint32_t begin, uint32_t end) const;
   // Weights, KV and overhead of a stage on a node.
   uint64_t StageBytes(size_t node, uint32_t begin, uint32_t end) const;
@@ -75,7 +76,7 @@ class PlacementProblem {
            StageMs(node, begin, end) <= slowest_ms;
   }
 
-  // One hop of a token's activations (or ids, from and to the coordinator): latency and transfer.
+  // One hop of a step's activations (or ids, from and to the coordinator): latency and transfer.
   // kNever where the transfer alone takes longer than slowest_ms.
   double HopMs(size_t from, size_t to) const {
     const size_t i = from * (nodes() + 1) + to;
@@ -125,6 +126,8 @@ class PlacementProblem {
   };
   void AddWeights(const PlannerModel& model);
   void AddNodeTimes(const PlannerModel& model, uint32_t context);
+  // Bytes that a step reads of layer l's weights.
+  double ReadBytes(const Weights& weights, const MlpSpec& mlp, uint32_t l) const;
 
   uint32_t layers_ = 0;
   bool equal_layers_ = true;
@@ -139,6 +142,7 @@ class PlacementProblem {
   uint64_t all_page_bytes_ = 0;
   uint32_t max_batch_tokens_ = 0;
   uint32_t sessions_ = 1;
+  uint32_t rows_ = 1;
   // What a stage takes besides weights and KV, by node; of the host's too, and with the head or
   // without it.
   struct Overhead {

@@ -135,11 +135,15 @@ absl::StatusOr<v1::Plan> Client::PlanModel(std::string_view model, const v1::Loa
 
 absl::StatusOr<v1::Plan> Client::PlanMachines(const v1::PlanMachinesRequest& request,
                                               const CallOptions& call) {
-  ASSIGN_OR_RETURN(v1::PlanMachinesResponse response,
-                   (impl_->Unary<v1::PlanMachinesResponse>(call, [&](auto* context, auto* answer) {
-                     return impl_->planning().PlanMachines(context, request, answer);
-                   })));
+  ASSIGN_OR_RETURN(v1::PlanMachinesResponse response, PredictPlan(request, call));
   return std::move(*response.mutable_plan());
+}
+
+absl::StatusOr<v1::PlanMachinesResponse> Client::PredictPlan(const v1::PlanMachinesRequest& request,
+                                                             const CallOptions& call) {
+  return impl_->Unary<v1::PlanMachinesResponse>(call, [&](auto* context, auto* answer) {
+    return impl_->planning().PlanMachines(context, request, answer);
+  });
 }
 
 absl::Status Client::UnloadModel(std::string_view model, bool force, const CallOptions& call) {

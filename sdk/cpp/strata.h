@@ -60,6 +60,7 @@ class ModelProgress;
 class Node;
 class Plan;
 class PlanMachinesRequest;
+class PlanMachinesResponse;
 class PullModelRequest;
 class RemoveNodeResponse;
 class RevokeCertificatesRequest;
@@ -408,6 +409,10 @@ class Client {
   // A plan for machines that need not exist.
   absl::StatusOr<v1::Plan> PlanMachines(const v1::PlanMachinesRequest& request,
                                         const CallOptions& call = {});
+  // The same, or for the cluster's nodes where the request has no machines, and what is predicted
+  // beside it.
+  absl::StatusOr<v1::PlanMachinesResponse> PredictPlan(const v1::PlanMachinesRequest& request,
+                                                       const CallOptions& call = {});
   // Returns when the model is ready (or, with `detach`, planned). Ending the call early does not
   // stop the load.
   absl::Status LoadModel(const v1::LoadModelRequest& request, const LoadProgressFn& progress,

@@ -293,6 +293,24 @@ TEST_F(CliCommands, PlanDocumentHasThePublicShape) {
   EXPECT_THAT(text, HasSubstr("b reads its weights at 12 GB/s"));
 }
 
+TEST_F(CliCommands, APlanSaysWhatDraftsWin) {
+  const json plan = Document({"plan", "recall"});
+  EXPECT_EQ(plan["drafts"], json::parse(R"([
+      {"right":0.5,"tokens_per_s":67.9,"times":1.5,"drafts":1,"steps":1},
+      {"right":0.85,"tokens_per_s":135.75,"times":3.0,"drafts":7,"steps":2}])"));
+  const std::string text = Text({"plan", "recall"});
+  EXPECT_THAT(text,
+              HasSubstr("Drafts:     one answer 67.9 tokens/s, 1.50 times as many as without, "
+                        "where 50 % of guesses are right (1 draft a step)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("where 85 % of guesses are right (7 drafts a step, 2 steps at once)\n"));
+  // Another version plans without, by the call that it has for that.
+  coordinator_.PredictNothingHere();
+  EXPECT_FALSE(Document({"plan", "recall"}).contains("drafts"));
+  EXPECT_THAT(Text({"plan", "recall"}), ::testing::Not(HasSubstr("Drafts:")));
+  EXPECT_EQ(Run({"plan", "missing"}).code, kExitFailed);
+}
+
 TEST_F(CliCommands, SessionCommands) {
   const json sessions = Document({"session", "list"});
   EXPECT_EQ(sessions["sessions"][0]["request_id"], "r-1");

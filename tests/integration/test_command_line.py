@@ -119,7 +119,9 @@ def test_documents_have_the_promised_fields(cluster):
     assert set(status) >= {"nodes", "models", "sessions", "kv", "problems"}
     plan = cluster.json("plan", "recall", "--goal", "throughput")
     assert set(plan) >= {"epoch", "numerics_class", "stages", "kv_tokens", "limiting_node",
-                         "predicted_tokens_per_s", "lower_bound_gap", "why"}
+                         "predicted_tokens_per_s", "lower_bound_gap", "why", "drafts"}
+    assert [set(drafts) for drafts in plan["drafts"]] == [{"right", "tokens_per_s", "times", "drafts", "steps"}] * 3
+    assert all(drafts["times"] >= 0.999 and drafts["tokens_per_s"] > 0 for drafts in plan["drafts"])
     assert set(plan["stages"][0]) >= {"node", "first_layer", "last_layer", "weight_bytes",
                                       "kv_bytes", "kv_tokens", "predicted_ms"}
     assert plan["why"]

@@ -93,6 +93,7 @@ class FakeCoordinator::Impl {
   std::unique_ptr<IoService> inference = MakeFakeInference(&state);
   std::unique_ptr<IoService> admin = MakeFakeAdmin(&state);
   std::unique_ptr<IoService> audit = MakeFakeAudit();
+  std::unique_ptr<IoService> planning = MakeFakePlanning(&state);
   std::unique_ptr<RpcServer> server;
   std::string address;
   int port;
@@ -138,8 +139,9 @@ FakeCoordinator::~FakeCoordinator() { Stop(); }
 void FakeCoordinator::Start() {
   const auto transport = Transport::Make({});
   ASSERT_TRUE(transport.ok()) << Describe(transport.status());
-  auto server = RpcServer::Start(*transport, "127.0.0.1:" + std::to_string(impl_->port),
-                                 {impl_->inference.get(), impl_->admin.get(), impl_->audit.get()});
+  auto server = RpcServer::Start(
+      *transport, "127.0.0.1:" + std::to_string(impl_->port),
+      {impl_->inference.get(), impl_->admin.get(), impl_->audit.get(), impl_->planning.get()});
   ASSERT_TRUE(server.ok()) << Describe(server.status());
   impl_->server = *std::move(server);
   impl_->port = impl_->server->port();
@@ -208,5 +210,6 @@ int FakeCoordinator::cancelled_calls() const {
 
 v1::GetStatusResponse* FakeCoordinator::status() { return &impl_->state.status; }
 v1::Plan* FakeCoordinator::plan() { return &impl_->state.plan; }
+void FakeCoordinator::PredictNothingHere() { impl_->state.predicts = false; }
 
 }  // namespace strata::testing

@@ -72,6 +72,8 @@ class FakeCoordinator {
   // The cluster as the admin calls tell it. Not while calls run.
   v1::GetStatusResponse* status();
   v1::Plan* plan();
+  // As of a version that only plans for machines with what it predicts. Not while calls run.
+  void PredictNothingHere();
 
  private:
   class Impl;

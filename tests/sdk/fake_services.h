@@ -36,6 +36,7 @@ struct FakeState {
   std::vector<v1::Key> keys STRATA_GUARDED_BY(mutex);
   v1::GetStatusResponse status;
   v1::Plan plan;
+  bool predicts = true;  // It plans for its own nodes with what it predicts.
 
   void SawCancel() {
     MutexLock lock(&mutex);
@@ -49,6 +50,7 @@ inline constexpr uint64_t kFakeAuditEntries = 2500;
 std::unique_ptr<IoService> MakeFakeInference(FakeState* state);
 std::unique_ptr<IoService> MakeFakeAdmin(FakeState* state);
 std::unique_ptr<IoService> MakeFakeAudit();
+std::unique_ptr<IoService> MakeFakePlanning(FakeState* state);
 
 // How both refuse a model that they do not know.
 grpc::Status NoSuchModel(const std::string& name);

@@ -45,8 +45,11 @@ void PlanningServiceImpl::Serve(IoLoop* loop) {
 grpc::Status PlanningServiceImpl::PlanMachines(CallContext* context,
                                                const v1::PlanMachinesRequest* request,
                                                v1::PlanMachinesResponse* response) {
-  const auto plan = [&]() -> absl::StatusOr<v1::Plan> {
+  const auto planned = [&]() -> absl::StatusOr<PlannedModel> {
     RETURN_IF_ERROR(CheckOperator(context->grpc(), coordinator_->keys(), audit_, "PlanMachines"));
+    if (request->machines().empty() && request->has_model()) {
+      return coordinator_->loads()->PlanHere(request->model(), request->options());
+    }
     ASSIGN_OR_RETURN(PlannerCluster cluster, ClusterOfMachines(*request));
     if (request->has_config_json()) {
       ASSIGN_OR_RETURN(const auto model, ModelOfShape(request->config_json()));
@@ -54,10 +57,18 @@ grpc::Status PlanningServiceImpl::PlanMachines(CallContext* context,
     }
     return coordinator_->loads()->PlanOn(request->model(), request->options(), std::move(cluster));
   }();
-  if (!plan.ok()) {
-    return ToGrpc(plan.status());
+  if (!planned.ok()) {
+    return ToGrpc(planned.status());
   }
-  *response->mutable_plan() = *plan;
+  *response->mutable_plan() = planned->plan;
+  for (const DraftPrediction& prediction : planned->drafts) {
+    v1::PredictedDrafts* drafts = response->add_drafts();
+    drafts->set_right(prediction.right);
+    drafts->set_tokens_per_s(prediction.tokens_per_s);
+    drafts->set_times(prediction.times);
+    drafts->set_drafts(prediction.drafts);
+    drafts->set_steps(prediction.steps);
+  }
   return grpc::Status::OK;
 }
 

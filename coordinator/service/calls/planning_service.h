@@ -1,4 +1,4 @@
-// Plans for machines that need not exist.
+// Plans, for machines that need not exist too.
 #ifndef STRATA_COORDINATOR_SERVICE_CALLS_PLANNING_SERVICE_H_
 #define STRATA_COORDINATOR_SERVICE_CALLS_PLANNING_SERVICE_H_
 

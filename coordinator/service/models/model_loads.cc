@@ -10,12 +10,22 @@
 #include "common/status.h"
 #include "coordinator/deployment/errors.h"
 #include "coordinator/deployment/recorded_epochs.h"
+#include "coordinator/engine/draft_length.h"
+#include "coordinator/engine/drafter.h"
+#include "coordinator/engine/scheduler.h"
 #include "coordinator/service/loop/errors.h"
 
 namespace strata {
 namespace {
 
 constexpr milliseconds kLookAgain{20};
+
+// What the engine's scheduler goes by.
+constexpr DraftRules kDraftRules{.most_drafts = kMostDrafts,
+                                 .most_steps = kMostSteps,
+                                 .least_gain = kLeastDraftGain,
+                                 .least_chance = 0.02,  // As DraftLengths has it.
+                                 .least_ahead = kLeastAheadChance};
 
 absl::Status UnloadedMeanwhile(const std::string& model) {
   return Error(absl::StatusCode::kAborted, "UNLOADED",
@@ -96,19 +106,33 @@ absl::StatusOr<v1::Plan> ModelLoads::Plan(const std::string& name, const v1::Loa
   return MakePlanFor(*model, complete, options.activations() == v1::ACTIVATIONS_UNSPECIFIED);
 }
 
-absl::StatusOr<v1::Plan> ModelLoads::PlanOn(const std::string& name, const v1::LoadOptions& options,
-                                            PlannerCluster machines) {
+absl::StatusOr<PlannedModel> ModelLoads::PlanHere(const std::string& name,
+                                                  const v1::LoadOptions& options) {
+  ASSIGN_OR_RETURN(PlannerCluster cluster, loop_->Ask([&] { return Snapshot(name); }));
+  return PlanOn(name, options, std::move(cluster));
+}
+
+absl::StatusOr<PlannedModel> ModelLoads::PlanOn(const std::string& name,
+                                                const v1::LoadOptions& options,
+                                                PlannerCluster machines) {
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));
   return PlanOn(*model, options, std::move(machines));
 }
 
-absl::StatusOr<v1::Plan> ModelLoads::PlanOn(const ModelRuntime& model,
-                                            const v1::LoadOptions& options,
-                                            PlannerCluster machines) const {
+absl::StatusOr<PlannedModel> ModelLoads::PlanOn(const ModelRuntime& model,
+                                                const v1::LoadOptions& options,
+                                                PlannerCluster machines) const {
   ASSIGN_OR_RETURN(const v1::LoadOptions complete,
                    CompleteLoadOptions(model, options_.defaults, options));
-  return ChoosePlacement(model, complete, std::move(machines), options_.deployment.step_timeout,
-                         options.activations() == v1::ACTIVATIONS_UNSPECIFIED);
+  PlannedModel planned;
+  ASSIGN_OR_RETURN(planned.plan,
+                   ChoosePlacement(model, complete, machines, options_.deployment.step_timeout,
+                                   options.activations() == v1::ACTIVATIONS_UNSPECIFIED));
+  if (complete.speculate() != "off") {
+    planned.drafts =
+        PredictDrafts(machines, model.ForPlanner(complete), complete, planned.plan, kDraftRules);
+  }
+  return planned;
 }
 
 absl::StatusOr<v1::Plan> ModelLoads::Load(const std::string& name, const v1::LoadOptions& options) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@
 #include "coordinator/cluster/cluster_state.h"
 #include "coordinator/deployment/deployment.h"
 #include "coordinator/deployment/deployments.h"
+#include "coordinator/planner/draft_prediction.h"
 #include "coordinator/service/loop/event_loop.h"
 #include "coordinator/service/models/models.h"
 #include "coordinator/service/models/placement.h"
@@ -22,6 +24,11 @@
 #include "coordinator/store/state_store.h"
 
 namespace strata {
+
+struct PlannedModel {
+  v1::Plan plan;
+  std::vector<DraftPrediction> drafts;  // Empty where the options say that there are none.
+};
 
 class ModelLoads {
  public:
@@ -53,12 +60,14 @@ class ModelLoads {
   // many calls wait.
 
   absl::StatusOr<v1::Plan> Plan(const std::string& name, const v1::LoadOptions& options);
-  // The plan for other machines than those of the cluster; by a model itself, of one that need not
-  // be registered. Waits for nothing.
-  absl::StatusOr<v1::Plan> PlanOn(const std::string& name, const v1::LoadOptions& options,
-                                  PlannerCluster machines);
-  absl::StatusOr<v1::Plan> PlanOn(const ModelRuntime& model, const v1::LoadOptions& options,
-                                  PlannerCluster machines) const;
+  // The same, and what is predicted beside the plan.
+  absl::StatusOr<PlannedModel> PlanHere(const std::string& name, const v1::LoadOptions& options);
+  // That for other machines than those of the cluster; by a model itself, of one that need not be
+  // registered. Waits for nothing.
+  absl::StatusOr<PlannedModel> PlanOn(const std::string& name, const v1::LoadOptions& options,
+                                      PlannerCluster machines);
+  absl::StatusOr<PlannedModel> PlanOn(const ModelRuntime& model, const v1::LoadOptions& options,
+                                      PlannerCluster machines) const;
   // Places and begins to load; answers with the plan. Progress says how it goes on.
   absl::StatusOr<v1::Plan> Load(const std::string& name, const v1::LoadOptions& options);
   // Progress of the newest load; the error that ended it.
