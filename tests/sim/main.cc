@@ -24,6 +24,7 @@ constexpr char kUsage[] =
   --seed S           run this seed alone
   --faults 0,3       of the seed's faults, only these (as a shrunk failure names them)
   --requests 1,2     likewise its requests
+  --drafts           steps carry drafts whatever the seed, not in a fifth of the scenarios
   --trace            tell the run of --seed as a story
   --expect finding   fail unless there is one (a build without a guard)
   --no-shrink        print a failing seed as it is
@@ -45,6 +46,7 @@ struct Flags {
   std::optional<uint64_t> seed;
   std::optional<std::vector<size_t>> faults;
   std::optional<std::vector<size_t>> requests;
+  bool drafts = false;
   bool trace = false;
   bool expect_finding = false;
   bool shrink = true;
@@ -58,9 +60,12 @@ char seed_line[96];
 // A check that fails is a finding.
 int abort_status = 1;
 
-void SetSeedLine(uint64_t seed) {
-  std::snprintf(seed_line, sizeof seed_line, "A check failed. Again: ./dev sim --seed %llu\n",
-                static_cast<unsigned long long>(seed));
+// How a finding is had again, behind its seed.
+const char* MoreFlags(const Flags& flags) { return flags.drafts ? " --drafts" : ""; }
+
+void SetSeedLine(uint64_t seed, const Flags& flags) {
+  std::snprintf(seed_line, sizeof seed_line, "A check failed. Again: ./dev sim --seed %llu%s\n",
+                static_cast<unsigned long long>(seed), MoreFlags(flags));
 }
 
 void OnAbort(int) {
@@ -103,6 +108,8 @@ Flags ParseFlags(int argc, char** argv) {
         flags.faults = ParseList(value());
       } else if (flag == "--requests") {
         flags.requests = ParseList(value());
+      } else if (flag == "--drafts") {
+        flags.drafts = true;
       } else if (flag == "--trace") {
         flags.trace = true;
       } else if (flag == "--no-shrink") {
@@ -137,9 +144,9 @@ std::string Join(const std::vector<size_t>& list) {
 }
 
 void PrintFinding(const Scenario& scenario, const Outcome& outcome, const Flags& flags) {
-  std::printf("seed %llu: %s\n  again: ./dev sim --seed %llu\n",
+  std::printf("seed %llu: %s\n  again: ./dev sim --seed %llu%s\n",
               static_cast<unsigned long long>(scenario.seed), outcome.finding->c_str(),
-              static_cast<unsigned long long>(scenario.seed));
+              static_cast<unsigned long long>(scenario.seed), MoreFlags(flags));
   if (!flags.shrink) {
     return;
   }
@@ -150,15 +157,15 @@ void PrintFinding(const Scenario& scenario, const Outcome& outcome, const Flags&
   const Outcome small = Simulate(Reduced(scenario, part), /*tell=*/false);
   std::printf(
       "  shrunk to %zu of %zu faults and %zu of %zu requests: %s\n"
-      "  as a story: ./dev sim --seed %llu --faults %s --requests %s --trace\n",
+      "  as a story: ./dev sim --seed %llu%s --faults %s --requests %s --trace\n",
       part.faults.size(), scenario.faults.size(), part.requests.size(), scenario.requests.size(),
-      small.finding->c_str(), static_cast<unsigned long long>(scenario.seed),
+      small.finding->c_str(), static_cast<unsigned long long>(scenario.seed), MoreFlags(flags),
       Join(part.faults).c_str(), Join(part.requests).c_str());
 }
 
 int RunOne(const Flags& flags) {
-  const Scenario scenario = MakeScenario(*flags.seed);
-  SetSeedLine(scenario.seed);
+  const Scenario scenario = MakeScenario(*flags.seed, flags.drafts);
+  SetSeedLine(scenario.seed, flags);
   Part part = Whole(scenario);
   const bool whole = !flags.faults.has_value() && !flags.requests.has_value();
   part.faults = flags.faults.value_or(part.faults);
@@ -190,8 +197,8 @@ int RunBatch(const Flags& flags) {
   Counts counts;
   uint64_t events = 0;
   for (uint64_t seed = flags.first; seed < flags.first + flags.seeds; ++seed) {
-    SetSeedLine(seed);
-    const Scenario scenario = MakeScenario(seed);
+    SetSeedLine(seed, flags);
+    const Scenario scenario = MakeScenario(seed, flags.drafts);
     const Outcome outcome = Simulate(scenario, /*tell=*/false);
     if (outcome.finding.has_value()) {
       PrintFinding(scenario, outcome, flags);

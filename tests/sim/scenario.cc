@@ -337,7 +337,7 @@ v1::SequenceParams GreedyParams() {
   return params;
 }
 
-Scenario MakeScenario(uint64_t seed) {
+Scenario MakeScenario(uint64_t seed, bool with_drafts) {
   Random random(seed);
   Scenario scenario;
   scenario.seed = seed;
@@ -410,7 +410,7 @@ Scenario MakeScenario(uint64_t seed) {
     Random poison(Mix64(seed));
     PoisonOnly(&scenario, &poison);
   }
-  if (seed % 7 == 3 || seed % 11 == 4) {
+  if (with_drafts || seed % 7 == 3 || seed % 11 == 4) {
     Random drafts(Mix64(seed + 3));
     scenario.drafts = true;
     scenario.drafts_right = drafts.OneIn(4) ? 100 * drafts.Below(2) : drafts.Below(100);

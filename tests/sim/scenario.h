@@ -91,8 +91,8 @@ inline nanoseconds StepTime(uint32_t rows, uint32_t machine) {
 
 // The likeliest token, always.
 v1::SequenceParams GreedyParams();
-// A function of the seed alone.
-Scenario MakeScenario(uint64_t seed);
+// A function of the seed, and of whether steps carry drafts whatever that is.
+Scenario MakeScenario(uint64_t seed, bool with_drafts = false);
 
 // Indices into a scenario's lists.
 struct Part {
