@@ -63,13 +63,16 @@ absl::Status WatchedTasks::Run(std::chrono::nanoseconds limit, const Task& task,
     }
     if (news.has_value()) said(news->first, news->second);
   }
+  // Looked at first: mutex_ is taken before a task's own mutex, never behind it.
+  bool ended = false;
   {
     MutexLock lock(&running->mutex);
-    if (!running->ended.has_value()) {
-      MutexLock keep(&mutex_);
-      left_.emplace_back(running, std::move(thread));
-      return stalled;
-    }
+    ended = running->ended.has_value();
+  }
+  if (!ended) {
+    MutexLock lock(&mutex_);
+    left_.emplace_back(running, std::move(thread));
+    return stalled;
   }
   thread.join();
   MutexLock lock(&running->mutex);
