@@ -93,6 +93,10 @@ class Shard {
     return absl::InternalError("this backend takes no pages over");
   }
 
+  // Before the first step of an epoch, between steps; may wait. UNAVAILABLE (kRanksBroken)
+  // where another rank of the stage is not there.
+  virtual absl::Status BeginEpoch(uint64_t /*epoch*/) { return absl::OkStatus(); }
+
   // Gives up all KV and has these pages by KV group from now on, between steps. RESOURCE_EXHAUSTED
   // when memory is short: then no page is left, and it may be called again.
   virtual absl::Status ResizeKv(std::span<const uint64_t> pages) = 0;

@@ -22,9 +22,10 @@ absl::Status NotJoined() {
 
 }  // namespace
 
-LeaderShard::LeaderShard(std::unique_ptr<RankShard> own, RankTimes times)
+LeaderShard::LeaderShard(std::unique_ptr<RankShard> own, RankTimes times, JoinFn join)
     : own_(std::move(own)),
       times_(std::move(times)),
+      join_(std::move(join)),
       ranks_(static_cast<uint32_t>(times_.names.size())),
       frames_(ranks_),
       broken_(NotJoined()) {
@@ -49,6 +50,21 @@ void LeaderShard::Join(RankChannels channels) {
   epoch_ = channels.epoch;
   number_ = 0;
   broken_ = absl::OkStatus();
+}
+
+absl::Status LeaderShard::BeginEpoch(uint64_t epoch) {
+  const absl::Status broken = Broken();
+  if (broken.ok() || join_ == nullptr) {
+    return broken;
+  }
+  absl::StatusOr<RankChannels> channels = join_(epoch);
+  if (!channels.ok()) {
+    return Error(absl::StatusCode::kUnavailable, kRanksBroken,
+                 absl::StrCat("a rank of the stage does not join: ", channels.status().message()))
+        .Fact("cause", ReasonOf(channels.status()));
+  }
+  Join(*std::move(channels));
+  return absl::OkStatus();
 }
 
 void LeaderShard::End(const std::string& why) {

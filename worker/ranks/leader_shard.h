@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "worker/backend/rank_shard.h"
 #include "worker/ranks/page_parts.h"
@@ -24,8 +25,12 @@ namespace strata {
 // so are all calls after it until ranks are joined anew.
 class LeaderShard : public Shard {
  public:
-  // `own` is the stage's first rank; `times` has a name for each.
-  LeaderShard(std::unique_ptr<RankShard> own, RankTimes times);
+  // Joins the others in an epoch of the ranks; may wait.
+  using JoinFn = std::function<absl::StatusOr<RankChannels>(uint64_t epoch)>;
+
+  // `own` is the stage's first rank; `times` has a name for each. Without `join` ranks are joined
+  // by Join alone.
+  LeaderShard(std::unique_ptr<RankShard> own, RankTimes times, JoinFn join = nullptr);
   ~LeaderShard() override;  // Ends the epoch.
 
   // Begins an epoch, with all followers there; before the first call, and after an error. The one
@@ -35,6 +40,9 @@ class LeaderShard : public Shard {
   void End(const std::string& why);
   // Tells followers that this leader is there. Any thread; more often than their silence.
   void Beat();
+
+  // Joins ranks that are not joined; where they are, they stay so.
+  absl::Status BeginEpoch(uint64_t epoch) override;
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -80,6 +88,7 @@ class LeaderShard : public Shard {
 
   const std::unique_ptr<RankShard> own_;
   const RankTimes times_;
+  const JoinFn join_;
   const uint32_t ranks_;
   uint32_t head_rows_ = 0;
   bool shared_ = true;          // Whether all ranks have the residual stream.

@@ -12,6 +12,7 @@
 #include "common/rpc/transport.h"
 #include "worker/ranks/sockets/join_followers.h"
 #include "worker/ranks/sockets/rank_seat.h"
+#include "worker/service/rank_parts.h"
 
 namespace strata {
 
@@ -35,14 +36,6 @@ class RanksService : public IoService {
  private:
   class Impl;
   const std::unique_ptr<Impl> impl_;
-};
-
-// A follower's worker, as its leader knows it.
-struct RankPeer {
-  std::string node;
-  uint64_t incarnation = 0;
-  std::string address;  // host:port, as it is dialled.
-  uint64_t loaded_epoch = 0;
 };
 
 // Asks the worker over gRPC, which may take `timeout`. Errors: the service's, or the connection's.

@@ -8,10 +8,12 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/footprint/footprint.h"
+#include "common/footprint/rank_footprint.h"
 #include "common/layer_weights.h"
 #include "common/limits.h"
 #include "common/model/gpt_oss_experts.h"
 #include "common/model/numerics_class.h"
+#include "common/model/rank_outputs.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/weights/packed_files.h"
@@ -126,6 +128,34 @@ absl::Status CheckOptions(const v1::Load& load) {
   return absl::OkStatus();
 }
 
+// None: the stage has one rank.
+absl::StatusOr<std::optional<RankPlace>> RankPlaceOf(const v1::Load& load) {
+  if (!load.has_ranks()) {
+    return std::nullopt;
+  }
+  const v1::RanksOfLoad& ranks = load.ranks();
+  if (ranks.of_size() < 2 || static_cast<uint32_t>(ranks.of_size()) > kMostRanks ||
+      ranks.rank() >= static_cast<uint32_t>(ranks.of_size())) {
+    return BadLoad("rank " + std::to_string(ranks.rank()) + " of " +
+                   std::to_string(ranks.of_size()));
+  }
+  RankPlace place;
+  place.rank = ranks.rank();
+  uint32_t begin = 0;
+  for (const v1::RankOfLoad& rank : ranks.of()) {
+    if (rank.share_begin() != begin || rank.share_end() <= begin ||
+        rank.share_end() > kShareParts) {
+      return BadLoad("the ranks' shares are not one behind another");
+    }
+    begin = rank.share_end();
+    place.shares.push_back({rank.share_begin(), rank.share_end()});
+  }
+  if (begin != kShareParts) {
+    return BadLoad("the ranks' shares are not of all outputs");
+  }
+  return place;
+}
+
 // Every tensor that the stage needs is there, with its shape; adds what each is for, and what all
 // take.
 absl::Status CheckTensors(const Footprint& footprint, StageRequest* request) {
@@ -162,7 +192,6 @@ absl::Status CheckTensors(const Footprint& footprint, StageRequest* request) {
 }  // namespace
 
 absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& backend) {
-  const Footprint& footprint = FootprintOf(backend.name());
   RETURN_IF_ERROR(CheckOptions(load));
   ASSIGN_OR_RETURN(const std::string kv, KvName(load.kv_dtype()));
   StageRequest request;
@@ -192,9 +221,21 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& back
       load.activations() == v1::ACTIVATIONS_INT8 ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32;
   spec.max_batch_tokens = load.max_batch_tokens();
   spec.max_batch_items = load.max_batch_items();
+  ASSIGN_OR_RETURN(request.place, RankPlaceOf(load));
+  const Footprint* footprint = &FootprintOf(backend.name());
+  std::optional<RankFootprint> of_rank;
+  if (request.place.has_value()) {
+    const uint32_t rank = request.place->rank;
+    of_rank.emplace(*footprint, spec.model,
+                    RankOfStage{.outputs = SplitOutputs(spec.model, request.place->shares)[rank],
+                                .first = rank == 0,
+                                .embeds = spec.embeds,
+                                .heads = spec.heads});
+    footprint = &*of_rank;
+  }
   for (uint32_t group = 0; group < spec.kv_pages.size(); ++group) {
     const uint64_t page_bytes =
-        footprint.PageBytes(spec.model, spec.first_layer, spec.last_layer, group, spec.kv_dtype);
+        footprint->PageBytes(spec.model, spec.first_layer, spec.last_layer, group, spec.kv_dtype);
     if (page_bytes != 0 && spec.kv_pages[group] > (uint64_t{1} << 50) / page_bytes) {
       return BadLoad("more KV pages than any machine has");
     }
@@ -206,7 +247,7 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& back
                                                        blob.sha256(), blob.bytes()));
     request.tensors.push_back(std::move(tensor));
   }
-  RETURN_IF_ERROR(CheckTensors(footprint, &request));
+  RETURN_IF_ERROR(CheckTensors(*footprint, &request));
   request.rotary = {load.rotary_sha256(), load.rotary_bytes()};
   const uint64_t rotary_bytes = RotaryFloats(spec.model, spec.context) * sizeof(float);
   if (request.rotary.bytes != rotary_bytes) {
@@ -322,16 +363,23 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   // its steps.
   PackedFiles packed(context.cache, context.log, /*maps=*/!load.beside());
   LoadedStage stage;
-  absl::StatusOr<std::unique_ptr<Shard>> shard =
-      context.backend->Load(request.spec, weights, context.keep_packed ? &packed : nullptr,
-                            [&](uint64_t done, uint64_t total) {
-                              counters->packed_bytes = done;
-                              counters->packing_bytes = total;
-                              counters->packing = true;
-                            });
+  const auto progress = [&](uint64_t done, uint64_t total) {
+    counters->packed_bytes = done;
+    counters->packing_bytes = total;
+    counters->packing = true;
+  };
+  PackedStore* const store = context.keep_packed ? &packed : nullptr;
+  const absl::Status loaded = [&]() -> absl::Status {
+    if (request.place.has_value()) {
+      ASSIGN_OR_RETURN(stage.rank, context.backend->LoadRank(request.spec, *request.place, weights,
+                                                             store, progress));
+    } else {
+      ASSIGN_OR_RETURN(stage.shard, context.backend->Load(request.spec, weights, store, progress));
+    }
+    return absl::OkStatus();
+  }();
   counters->packed_made = packed.written();
-  RETURN_IF_ERROR(shard.status());
-  stage.shard = *std::move(shard);
+  RETURN_IF_ERROR(loaded);
   counters->kept_bytes = packed.read_bytes();
   std::vector<Blob> wanted = packed.files();
   for (const BlobTensor& tensor : request.tensors) {
@@ -341,12 +389,15 @@ absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& c
   }
   stage.pin = std::make_unique<CachePin>(context.cache, std::move(wanted));
   stage.packed_status = packed.write_status();
-  if (context.keep_packed && context.layers != nullptr && stage.packed_status.ok()) {
+  // What is packed of a rank is of its shares alone.
+  if (context.keep_packed && context.layers != nullptr && stage.packed_status.ok() &&
+      !request.place.has_value()) {
     RecordLayers(load, request, packed, context.layers);
   }
   // What it really took, scratch and all.
-  RETURN_IF_ERROR(ReserveMemory(load, stage.shard->MemoryBytes(),
-                                FormatSize(stage.shard->MemoryBytes()) + " once packed", context));
+  const uint64_t taken =
+      stage.rank != nullptr ? stage.rank->MemoryBytes() : stage.shard->MemoryBytes();
+  RETURN_IF_ERROR(ReserveMemory(load, taken, FormatSize(taken) + " once packed", context));
   RETURN_IF_ERROR(ReserveHost(load, request.host_bytes, 0, context));
   stage.spec = std::move(request.spec);
   stage.spec.rotary = {};

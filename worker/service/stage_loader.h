@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct StageRequest {
   std::vector<BlobTensor> tensors;
   std::vector<StageTensor> needs;  // All of them, by what they are for.
   Blob rotary;
-  uint64_t weight_bytes = 0;  // As packed.
+  std::optional<RankPlace> place;  // Of a stage over several workers; what follows is of the rank.
+  uint64_t weight_bytes = 0;       // As packed.
   uint64_t kv_bytes = 0;
   // Of the host's memory, beside a device's own: while the stage is loaded, and more while its
   // weights are on their way. 0: it has none.
@@ -56,6 +58,7 @@ struct LoadCounters {
 struct LoadedStage {
   StageSpec spec;  // Without rotary, which the shard has copied.
   std::unique_ptr<Shard> shard;
+  std::unique_ptr<RankShard> rank;  // In its place, of a stage over several workers.
   // Keeps cached, while it is loaded, what its next load wants: packed weights, and the blobs of
   // what is not kept packed.
   std::unique_ptr<CachePin> pin;

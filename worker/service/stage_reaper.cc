@@ -19,6 +19,7 @@ uint64_t TakeApart(StageTask* task) {
   // What is left of them ends in the other order: weights before what keeps them cached.
   std::shared_ptr<StageTask> successor;
   std::unique_ptr<CachePin> pin;
+  std::shared_ptr<RankSeat> seat;
   std::unique_ptr<Shard> shard;
   if (const std::shared_ptr<ShardHost> host = task->Host()) {
     shard = host->Stop();
@@ -27,6 +28,7 @@ uint64_t TakeApart(StageTask* task) {
   {
     MutexLock lock(&task->mutex);
     task->host = nullptr;
+    seat = std::move(task->seat);
     pin = std::move(task->pin);
     shard = shard != nullptr ? std::move(shard) : std::move(task->shard);
     successor = std::move(task->successor);

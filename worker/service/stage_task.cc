@@ -78,6 +78,16 @@ absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurro
   }
   // Checked before: it does not fail.
   ASSIGN_OR_RETURN(const StageRequest request, CheckLoad(load, *context.backend));
+  if (stage.rank != nullptr && load.ranks().rank() > 0) {
+    auto seated = MakeSeat(load, std::move(stage.rank), stage.spec, around.ranks, around.clock);
+    MutexLock lock(&mutex);
+    seat = std::move(seated);
+    pin = std::move(stage.pin);
+    return absl::OkStatus();
+  }
+  if (stage.rank != nullptr) {
+    stage.shard = MakeLeader(load, std::move(stage.rank), around.ranks, around.clock);
+  }
   ShardHostConfig config = HostConfigOf(load, std::move(stage.spec));
   config.weight_bytes = request.weight_bytes;
   config.runner.node = around.node;
@@ -111,7 +121,15 @@ uint64_t StageTask::Bytes() {
   if (host != nullptr) {
     return host->memory_bytes();
   }
+  if (seat != nullptr) {
+    return seat->memory_bytes();
+  }
   return shard != nullptr ? shard->MemoryBytes() : 0;
+}
+
+std::shared_ptr<RankSeat> StageTask::Seat() {
+  MutexLock lock(&mutex);
+  return seat;
 }
 
 std::shared_ptr<ShardHost> StageTask::Host() {

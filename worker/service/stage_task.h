@@ -17,6 +17,7 @@
 #include "worker/node/node_stages.h"
 #include "worker/service/frame_link.h"
 #include "worker/service/outbox.h"
+#include "worker/service/rank_parts.h"
 #include "worker/service/shard_host.h"
 #include "worker/service/stage_loader.h"
 
@@ -29,6 +30,7 @@ struct StageSurroundings {
   const Clock* clock = nullptr;
   Mutex* compute = nullptr;  // Held by the stage that computes.
   LinkDialer* dialer = nullptr;
+  RankSurroundings ranks;
   std::function<void()> give_up;  // A step hangs: ends the process.
   // Called before each fault is told.
   std::function<void()> before_fault;
@@ -46,8 +48,10 @@ struct StageTask {
   v1::LoadProgress Progress() const;
   // What it takes of memory, once loading has ended.
   uint64_t Bytes() STRATA_EXCLUDES(mutex);
-  // Null until loading has ended well.
+  // Null until loading has ended well, and of a rank that follows.
   std::shared_ptr<ShardHost> Host() STRATA_EXCLUDES(mutex);
+  // Of a rank that follows, once it is loaded; else null.
+  std::shared_ptr<RankSeat> Seat() STRATA_EXCLUDES(mutex);
 
   const StageId id;
   const v1::Load load;
@@ -61,6 +65,7 @@ struct StageTask {
   bool ended STRATA_GUARDED_BY(mutex) = false;  // Loading has.
   std::unique_ptr<CachePin> pin STRATA_GUARDED_BY(mutex);
   std::shared_ptr<ShardHost> host STRATA_GUARDED_BY(mutex);
+  std::shared_ptr<RankSeat> seat STRATA_GUARDED_BY(mutex);
   // The weights of a stage that was loaded here before, until `host` has them.
   std::unique_ptr<Shard> shard STRATA_GUARDED_BY(mutex);
   // Once retired: who wants its weights.

@@ -127,6 +127,7 @@ v1::NodeInfo WorkerNode::Info() const {
   info.set_platform(PlatformName());
   info.set_loads_beside(true);
   info.set_links_ahead(true);
+  info.set_ranks(true);
   return info;
 }
 
@@ -386,6 +387,7 @@ void WorkerNode::RunLoad(const std::shared_ptr<StageTask>& task) {
                                                           .clock = parts_.clock,
                                                           .compute = &compute_,
                                                           .dialer = parts_.dialer,
+                                                          .ranks = parts_.ranks,
                                                           .give_up = parts_.give_up,
                                                           .before_fault = [this] { TellUnfit(); }});
   const auto took_ms = static_cast<uint64_t>(ToMs(parts_.clock->Now() - begin));

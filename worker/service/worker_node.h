@@ -26,6 +26,7 @@
 #include "worker/service/layer_reference.h"
 #include "worker/service/outbox.h"
 #include "worker/service/peer_measurer.h"
+#include "worker/service/rank_parts.h"
 #include "worker/service/stage_reaper.h"
 #include "worker/service/worker_report.h"
 #include "worker/weights/blob_fetcher.h"
@@ -59,6 +60,7 @@ struct WorkerNodeParts {
   BlobFetcher* fetcher = nullptr;
   BlobClient* blobs = nullptr;
   LinkDialer* dialer = nullptr;
+  RankSurroundings ranks;
   const Clock* clock = nullptr;
   // For PeerMeasurer.
   std::function<v1::PeerMeasured(const v1::MeasurePeer&)> measure;
@@ -94,6 +96,8 @@ class WorkerNode : public LinkHandler, private NodeHost {
   // others are ignored. Does not wait.
   void OnMessage(const v1::CoordinatorMessage& message);
 
+  // The rank that follows here, whose Load had this epoch; null: there is none.
+  std::shared_ptr<RankSeat> SeatOf(uint64_t deployment, uint64_t loaded_epoch);
   // NodeStages::GivesKv; null: there is none.
   std::shared_ptr<ShardHost> GivesKv(uint64_t deployment, uint64_t loaded_epoch);
 

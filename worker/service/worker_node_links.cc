@@ -11,6 +11,11 @@ namespace strata {
 
 void WorkerNode::Fence(StageId stage, const v1::Fence& fence) {
   const std::shared_ptr<ShardHost> host = tasks_.at(stage)->Host();
+  if (host == nullptr) {
+    LogWarn({{"deployment", fence.deployment()}, {"epoch", fence.epoch()}},
+            "a fence came for a rank that follows another worker");
+    return;
+  }
   v1::NextHop next = fence.next();
   if (next.node().empty()) {
     next.set_address(options_.coordinator);
@@ -29,6 +34,12 @@ std::shared_ptr<ShardHost> WorkerNode::GivesKv(uint64_t deployment, uint64_t loa
   return stage == 0 ? nullptr : tasks_.at(stage)->Host();
 }
 
+std::shared_ptr<RankSeat> WorkerNode::SeatOf(uint64_t deployment, uint64_t loaded_epoch) {
+  MutexLock lock(&mutex_);
+  const StageId stage = stages_.LoadedBy(deployment, loaded_epoch);
+  return stage == 0 ? nullptr : tasks_.at(stage)->Seat();
+}
+
 LinkHandler::Identity WorkerNode::identity() const {
   MutexLock lock(&mutex_);
   return {options_.name, stages_.incarnation()};
@@ -42,6 +53,11 @@ absl::StatusOr<std::shared_ptr<LinkSink>> WorkerNode::OnOpen(const v1::LinkOpen&
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const StageId stage, stages_.Reaches(open));
     host = tasks_.at(stage)->Host();
+  }
+  if (host == nullptr) {
+    return Error(absl::StatusCode::kFailedPrecondition, "RANK_FOLLOWS",
+                 "the stage's first rank is on another worker")
+        .Node(options_.name);
   }
   LogDebug({{"from", open.from_node()},
             {"address", peer},

@@ -45,6 +45,7 @@ constexpr uint16_t kPortsTried = 100;
 constexpr double kMeasureSeconds = 0.6;
 constexpr uint64_t kMeasureBytes = uint64_t{256} << 20;
 constexpr milliseconds kPeerTimeout{4000};
+constexpr milliseconds kJoinTimeout{5000};  // Of one worker that is asked for its rank.
 constexpr milliseconds kDrainPoll{10};
 // Buffers of links and RPCs, beside what is resident before anything is loaded.
 constexpr uint64_t kBufferBytes = uint64_t{64} << 20;
@@ -362,6 +363,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
   parts.blobs = &blobs;
   parts.dialer = &dialer;
   parts.clock = &clock;
+  ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(server->address()));
+  parts.ranks = {
+      .host = bound.host,
+      .ask = [&transport](const RankPeer& peer, uint64_t deployment, const RankToJoin& join) {
+        return AskToJoin(transport, peer, deployment, join, kJoinTimeout);
+      }};
   parts.weight_traffic = [&blobs, &weights]() -> WeightTraffic {
     return {.fetched_bytes = blobs.from_workers_bytes(),
             .sent_bytes = weights.sent_bytes(),
@@ -374,6 +381,9 @@ absl::Status RunWorker(const WorkerOptions& options) {
   {
     WorkerNode node(node_options, parts);
     handler.Set(&node);
+    ranks.Set([&node](uint64_t deployment, uint64_t loaded_epoch) {
+      return node.SeatOf(deployment, loaded_epoch);
+    });
     kv.Set([&node](uint64_t deployment, uint64_t loaded_epoch) {
       return node.GivesKv(deployment, loaded_epoch);
     });

@@ -25,6 +25,7 @@
 #include "worker/service/control_client.h"
 #include "worker/service/grpc_link_dialer.h"
 #include "worker/service/grpc_weight_sources.h"
+#include "worker/service/ranks_service.h"
 #include "worker/service/worker_node.h"
 #include "worker/weights/weight_cache.h"
 
@@ -75,7 +76,7 @@ class Worker {
         blobs_(&sources_, {}, [](const std::string&) {}) {
     links_ =
         std::make_unique<LinkService>(&handler_, LinkServiceOptions{.open_timeout = kGiveUpAfter});
-    server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_.get()});
+    server_ = *RpcServer::Start(transport_, "127.0.0.1:0", {links_.get(), &ranks_});
     dialer_ = std::make_unique<GrpcLinkDialer>(server_->loop(), transport_);
     backend_ = backend != nullptr ? std::move(backend) : *MakeCpuBackend({.threads = 1});
     if (watch != nullptr) {
@@ -88,6 +89,11 @@ class Worker {
     parts.blobs = &blobs_;
     parts.dialer = dialer_.get();
     parts.clock = &clock_;
+    parts.ranks = {
+        .host = "127.0.0.1",
+        .ask = [this](const RankPeer& peer, uint64_t deployment, const RankToJoin& join) {
+          return AskToJoin(transport_, peer, deployment, join, kGiveUpAfter);
+        }};
     parts.give_up = [] { FAIL() << "a step hangs"; };
     parts.measure = [this](const v1::MeasurePeer& peer) {
       v1::PeerMeasured measured;
@@ -110,6 +116,9 @@ class Worker {
     options.host_memory_bytes = host_memory_bytes;
     node_ = std::make_unique<WorkerNode>(options, parts);
     handler_.node = node_.get();
+    ranks_.Set([this](uint64_t deployment, uint64_t loaded_epoch) {
+      return node_->SeatOf(deployment, loaded_epoch);
+    });
     control_ = std::make_unique<ControlClient>(server_->loop(), transport_, coordinator.address(),
                                                node_.get());
     thread_ = std::thread([this] { status_ = control_->Run(); });
@@ -152,6 +161,7 @@ class Worker {
   GrpcWeightSources sources_;
   SourcedBlobs blobs_;
   Handler handler_;
+  RanksService ranks_{/*tls=*/false, [this] { return handler_.identity(); }};
   std::unique_ptr<LinkService> links_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<GrpcLinkDialer> dialer_;

@@ -24,7 +24,10 @@ struct RankSeat::Epoch {
 };
 
 RankSeat::RankSeat(std::unique_ptr<RankShard> shard, const StageSpec& spec, RankSeatConfig config)
-    : shard_(std::move(shard)), spec_(spec), config_(std::move(config)) {
+    : shard_(std::move(shard)),
+      memory_bytes_(shard_->MemoryBytes()),
+      spec_(spec),
+      config_(std::move(config)) {
   STRATA_CHECK(config_.rank > 0 && config_.rank < config_.times.names.size());
 }
 

@@ -37,6 +37,8 @@ class RankSeat {
   // rank, or without the addresses of the lower ones; FAILED_PRECONDITION (RANK_JOIN): of an epoch
   // that is not above all before it; UNAVAILABLE (RANK_LISTEN). Any thread.
   absl::StatusOr<uint16_t> Join(const RankToJoin& join);
+  // That the rank takes.
+  uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
   struct Epoch;
@@ -44,6 +46,7 @@ class RankSeat {
   void Log(const absl::Status& status) const;
 
   const std::unique_ptr<RankShard> shard_;
+  const uint64_t memory_bytes_;
   const StageSpec spec_;
   const RankSeatConfig config_;
   Mutex mutex_;
