@@ -14,7 +14,7 @@ from http_client import connect, events, post, stream
 CHOICES = 16
 # More than sockets hold, which is some two megabytes.
 LARGE = {"model": "recall", "prompt": [1] * 8, "max_tokens": 480, "ignore_eos": True, "logprobs": 5,
-         "n": CHOICES, "seed": 3, "temperature": 1, "stream": True}
+         "n": CHOICES, "seed": 3, "temperature": 1, "speculate": "off", "stream": True}
 
 
 @pytest.fixture(scope="module")
