@@ -40,7 +40,7 @@ LIBRARIES = [(re.compile(pattern), name) for pattern, name in (
     (r"^utf8proc\.h$", "utf8proc"),
     (r"^(dlpack|xgrammar)/", "XGrammar"),
     (r"^(arm_neon|cpuid|immintrin|nmmintrin|xmmintrin)\.h$", "processor"),
-    (r"^(arpa|asm|linux|net|netinet|sys)/|^(dirent|fcntl|grp|ifaddrs|malloc|netdb|poll|pthread|pwd|sched|signal|spawn|ucontext|unistd)\.h$",
+    (r"^(arpa|asm|linux|net|netinet|sys)/|^(dirent|dlfcn|fcntl|grp|ifaddrs|malloc|netdb|poll|pthread|pwd|sched|signal|spawn|ucontext|unistd)\.h$",
      "system"),
     (r"^absl/|^[a-z_]+$", ""),
 )]

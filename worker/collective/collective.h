@@ -64,7 +64,14 @@ class Collective {
   // Fills in the other ranks' columns, in the order of ranks; with to_first on the first rank. What
   // `rows` points to stays valid, and this rank's own columns unchanged, until the next call has
   // returned, or else until all ranks' calls have.
+  //
+  // Rows in the memory of a device are filled in on its stream, behind what is there and before
+  // what is put there next, which may write over what the rank gave. The call may return before.
   virtual absl::Status Gather(const CollectivePoint& point, const GatheredRows& rows) = 0;
+  // Waits until all is done that is on the device's stream by now. Who waits for it in another way
+  // waits without an end where another rank is gone. Where there is no device nothing is to be
+  // done.
+  virtual absl::Status Finish() { return absl::OkStatus(); }
   // Returns once all ranks are there.
   virtual absl::Status Barrier(const CollectivePoint& point) = 0;
   // Ends waits of all ranks, and every later call; the first `why` counts.

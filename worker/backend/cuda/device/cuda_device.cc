@@ -70,6 +70,9 @@ class CudaDevice : public Device {
 
   std::string name() const override { return name_; }
   std::string kind() const override { return kind_; }
+  absl::Status MakeCurrent() override {
+    return StatusOf(cudaSetDevice(kDevice), "making it the thread's");
+  }
   Stream stream() const override { return stream_; }
   Stream copies() const override { return copies_; }
 
@@ -121,6 +124,12 @@ class CudaDevice : public Device {
     return StatusOf(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
                     "copying within it");
   }
+  absl::Status CopyRows(const DeviceRows& to, const DeviceRows& from, size_t bytes,
+                        size_t rows) override {
+    return StatusOf(cudaMemcpy2DAsync(to.data, to.stride, from.data, from.stride, bytes, rows,
+                                      cudaMemcpyDeviceToDevice, stream_),
+                    "copying rows within it");
+  }
   absl::Status LaunchStatus() override { return StatusOf(cudaGetLastError(), "a launch"); }
 
   absl::StatusOr<Event> MakeEvent() override {
@@ -140,6 +149,16 @@ class CudaDevice : public Device {
   }
   absl::Status Finish(Event event) override {
     return StatusOf(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), "a step");
+  }
+
+  absl::StatusOr<bool> IsPast(Event event) override {
+    const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event));
+    if (error == cudaErrorNotReady) {
+      (void)cudaGetLastError();  // It is no error, and does not stay.
+      return false;
+    }
+    RETURN_IF_ERROR(StatusOf(error, "a step"));
+    return true;
   }
 
   absl::StatusOr<Graph> RecordGraph(const std::function<void()>& launch) override {

@@ -22,6 +22,11 @@ struct DeviceMemory {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = 0;
 };
+// Rows in a device's memory that begin so many bytes apart.
+struct DeviceRows {
+  uint8_t* data = nullptr;
+  size_t stride = 0;
+};
 // RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED): says what for, how much, and what there is.
 absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes);
 
@@ -36,6 +41,9 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;  // "NVIDIA H200"
   virtual std::string kind() const = 0;  // "sm_90"
+  // What this thread calls of libraries is for this device from now on. Calls of this class need
+  // it where the process has several devices.
+  virtual absl::Status MakeCurrent() = 0;
   // Of kernels; and of copies that are done beside them.
   virtual Stream stream() const = 0;
   virtual Stream copies() const = 0;
@@ -54,6 +62,9 @@ class Device {
   virtual absl::Status CopyOut(Stream stream, void* to, const void* from, uint64_t bytes) = 0;
   // On the stream of kernels; the two do not overlap.
   virtual absl::Status CopyWithin(void* to, const void* from, uint64_t bytes) = 0;
+  // The same of so many bytes of each row.
+  virtual absl::Status CopyRows(const DeviceRows& to, const DeviceRows& from, size_t bytes,
+                                size_t rows) = 0;
   // What a launch failed with, since this was asked last. Does not wait.
   virtual absl::Status LaunchStatus() = 0;
 
@@ -65,6 +76,8 @@ class Device {
   virtual absl::Status WaitFor(Stream stream, Event event) = 0;
   // Waits for the event.
   virtual absl::Status Finish(Event event) = 0;
+  // Whether the event is past. Does not wait.
+  virtual absl::StatusOr<bool> IsPast(Event event) = 0;
 
   // What `launch` launches on the stream of kernels, with these arguments, is not run, but becomes
   // a graph.
