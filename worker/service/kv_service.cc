@@ -13,6 +13,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/kv.grpc.pb.h"
+#include "worker/service/expected_node.h"
 
 namespace strata {
 
@@ -44,12 +45,7 @@ class KvService::Impl {
 
   absl::StatusOr<std::shared_ptr<ShardHost>> Find(const v1::CarryKvRequest& request) const {
     const LinkHandler::Identity self = self_();
-    if (request.expected_node() != self.node ||
-        request.expected_incarnation() != self.incarnation) {
-      return Error(absl::StatusCode::kFailedPrecondition, "WRONG_NODE",
-                   "this is node '" + self.node + "' in another life, or another node")
-          .Node(self.node);
-    }
+    RETURN_IF_ERROR(CheckExpectedNode(request, self));
     FindFn find;
     {
       MutexLock lock(&mutex_);

@@ -18,6 +18,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/ranks.grpc.pb.h"
+#include "worker/service/expected_node.h"
 
 namespace strata {
 namespace {
@@ -79,12 +80,7 @@ class RanksService::Impl {
 
   absl::StatusOr<std::shared_ptr<RankSeat>> Find(const v1::JoinRankRequest& request) const {
     const LinkHandler::Identity self = self_();
-    if (request.expected_node() != self.node ||
-        request.expected_incarnation() != self.incarnation) {
-      return Error(absl::StatusCode::kFailedPrecondition, "WRONG_NODE",
-                   "this is node '" + self.node + "' in another life, or another node")
-          .Node(self.node);
-    }
+    RETURN_IF_ERROR(CheckExpectedNode(request, self));
     if (tls_) {
       return Error(
                  absl::StatusCode::kFailedPrecondition, "RANKS_WITHOUT_TLS",

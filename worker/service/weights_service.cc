@@ -14,6 +14,7 @@
 #include "common/rpc/status.h"
 #include "common/status.h"
 #include "strata/v1/membership.grpc.pb.h"
+#include "worker/service/expected_node.h"
 
 namespace strata {
 
@@ -44,17 +45,6 @@ class WeightsService::Impl {
  private:
   using AsyncService = v1::WeightsService::AsyncService;
 
-  absl::Status CheckAsked(const v1::FetchBlobRequest& request) const {
-    const LinkHandler::Identity self = self_();
-    if (request.expected_node() != self.node ||
-        request.expected_incarnation() != self.incarnation) {
-      return Error(absl::StatusCode::kFailedPrecondition, "WRONG_NODE",
-                   "this is node '" + self.node + "' in another life, or another node")
-          .Node(self.node);
-    }
-    return absl::OkStatus();
-  }
-
   // All of a blob, verified.
   absl::StatusOr<std::unique_ptr<MappedBlob>> Find(const std::string& sha256) const {
     const std::optional<Blob> blob = cache_->Find(sha256);
@@ -74,7 +64,7 @@ class WeightsService::Impl {
                          CallWriter<v1::FetchBlobChunk>* writer) {
     absl::Status asked = CheckPeerRole(context->grpc(), CallFor::kMembers);
     if (asked.ok()) {
-      asked = CheckAsked(*request);
+      asked = CheckExpectedNode(*request, self_());
     }
     if (!asked.ok()) {
       return ToGrpc(asked);
