@@ -11,6 +11,7 @@
 
 #include "common/status.h"
 #include "tests/worker/collective/memory_channels.h"
+#include "tests/worker/collective/on_each_rank.h"
 #include "tests/worker/collective/turned_clock.h"
 #include "worker/collective/rank_frame.h"
 #include "worker/collective/sockets/socket_channel.h"
@@ -72,15 +73,7 @@ class ChannelCollectiveTest : public ::testing::Test {
   }
 
   std::vector<absl::Status> OnEach(const std::function<absl::Status(Collective*)>& body) {
-    std::vector<absl::Status> statuses(ends_.size());
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < ends_.size(); ++rank) {
-      threads.emplace_back([&, rank] { statuses[rank] = body(ends_[rank].get()); });
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-    return statuses;
+    return OnEachRank(ends_, body);
   }
 
   static uint8_t Value(size_t row, size_t at) { return static_cast<uint8_t>(1 + row * 31 + at); }

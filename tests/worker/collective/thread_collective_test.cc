@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/status.h"
+#include "tests/worker/collective/on_each_rank.h"
 #include "tests/worker/collective/turned_clock.h"
 
 namespace strata {
@@ -23,15 +24,7 @@ class ThreadCollectiveTest : public ::testing::Test {
 
   // body(end) of each rank on a thread of its own; what each returned.
   std::vector<absl::Status> OnEach(const std::function<absl::Status(Collective*)>& body) {
-    std::vector<absl::Status> statuses(ends_.size());
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < ends_.size(); ++rank) {
-      threads.emplace_back([&, rank] { statuses[rank] = body(ends_[rank].get()); });
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-    return statuses;
+    return OnEachRank(ends_, body);
   }
 
   TurnedClock clock_;

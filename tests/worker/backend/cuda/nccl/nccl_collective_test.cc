@@ -16,6 +16,7 @@
 #include "common/status.h"
 #include "tests/worker/backend/cuda/nccl/host_device.h"
 #include "tests/worker/backend/cuda/nccl/stand_in_nccl.h"
+#include "tests/worker/collective/on_each_rank.h"
 #include "tests/worker/collective/turned_clock.h"
 #include "worker/backend/cuda/nccl/nccl_library.h"
 #include "worker/backend/shard.h"
@@ -51,15 +52,7 @@ class NcclCollectiveTest : public ::testing::Test {
 
   // body(end) of each rank on a thread of its own; what each returned.
   std::vector<absl::Status> OnEach(const std::function<absl::Status(Collective*)>& body) {
-    std::vector<absl::Status> statuses(ends_.size());
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < ends_.size(); ++rank) {
-      threads.emplace_back([&, rank] { statuses[rank] = body(ends_[rank].get()); });
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-    return statuses;
+    return OnEachRank(ends_, body);
   }
   // All ranks gather `rows` rows of these columns, and wait.
   std::vector<absl::Status> GatherOnAll(const std::vector<ByteColumns>& columns, size_t rows = 3) {
