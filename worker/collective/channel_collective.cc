@@ -55,7 +55,10 @@ class ChannelCollective : public Collective {
   }
 
  private:
-  // A frame on its way to another rank, and the one that comes from it.
+  // A frame on its way to another rank, and the one that comes from it. Once that has come, and
+  // while it has not taken all that goes to it, nothing but an abort or the end can follow: a rank
+  // begins its next call when it has all frames of this one. What was read of that stays for the
+  // next call.
   struct Peer {
     std::unique_ptr<RankChannel> channel;
     std::array<uint8_t, kRankFrameHeadBytes> sent_head;
@@ -63,9 +66,11 @@ class ChannelCollective : public Collective {
     std::vector<uint8_t> bytes;  // What comes behind the head.
     size_t bytes_to = 0;         // What goes to it behind the head.
     size_t sent = 0;             // Of head and bytes.
-    size_t received = 0;
+    size_t received = 0;  // Of head and bytes of the frame that comes, or of what follows it.
     bool aborts = false;  // What comes is an abort.
     bool done = false;    // All has come and is right.
+
+    bool all_sent() const { return sent == kRankFrameHeadBytes + bytes_to; }
   };
 
   absl::Status Call(RankFrameKind kind, const CollectivePoint& point, const GatheredRows& rows) {
@@ -113,7 +118,6 @@ class ChannelCollective : public Collective {
       own.crc = peer.bytes_to > 0 ? crc : 0;
       EncodeRankFrameHead(own, peer.sent_head);
       peer.sent = 0;
-      peer.received = 0;
       peer.done = peer.channel == nullptr;
     }
     const TimePoint deadline = options_.clock->Now() + options_.timeout;
@@ -130,7 +134,7 @@ class ChannelCollective : public Collective {
         ASSIGN_OR_RETURN(const bool came, ReceiveSome(own, rows, other));
         ASSIGN_OR_RETURN(const bool went, SendSome(other));
         moved = moved || came || went;
-        all = all && peer.done && peer.sent == kRankFrameHeadBytes + peer.bytes_to;
+        all = all && peer.done && peer.all_sent();
       }
       if (all) {
         return absl::OkStatus();
@@ -161,7 +165,7 @@ class ChannelCollective : public Collective {
   absl::StatusOr<bool> SendSome(uint32_t other) STRATA_REQUIRES(io_mutex_) {
     Peer& peer = peers_[other];
     bool moved = false;
-    while (peer.sent < kRankFrameHeadBytes + peer.bytes_to) {
+    while (!peer.all_sent()) {
       const bool in_head = peer.sent < kRankFrameHeadBytes;
       const std::span<const uint8_t> left =
           in_head ? std::span<const uint8_t>(peer.sent_head).subspan(peer.sent)
@@ -183,7 +187,7 @@ class ChannelCollective : public Collective {
                                    uint32_t other) STRATA_REQUIRES(io_mutex_) {
     Peer& peer = peers_[other];
     bool moved = false;
-    while (!peer.done) {
+    while (!peer.done || !peer.all_sent()) {
       const bool in_head = peer.received < kRankFrameHeadBytes;
       const std::span<uint8_t> left =
           in_head ? std::span<uint8_t>(peer.head).subspan(peer.received)
@@ -223,7 +227,7 @@ class ChannelCollective : public Collective {
     const bool takes = !rows.columns.empty() && (rank_ == 0 || !rows.to_first);
     const uint64_t expected = takes ? rows.rows * rows.columns[other].size() : 0;
     if (head.rank != other || head.kind != own.kind || head.point != own.point ||
-        head.rows != own.rows || head.shape != own.shape || head.bytes != expected) {
+        head.rows != own.rows || head.shape != own.shape || head.bytes != expected || peer.done) {
       return Error(absl::StatusCode::kInternal, kCollectiveDiffers,
                    absl::StrCat(NameOf(rank_), " is at ", PointText(own.point), " with ", own.rows,
                                 " rows, and ", NameOf(other), " at ", PointText(head.point),
@@ -251,6 +255,7 @@ class ChannelCollective : public Collective {
                   peer.bytes.data() + row * width, width);
     }
     peer.done = true;
+    peer.received = 0;
     return absl::OkStatus();
   }
 
@@ -305,7 +310,7 @@ class ChannelCollective : public Collective {
       if (peer.channel == nullptr) {
         continue;
       }
-      if (peer.sent == 0 || peer.sent == kRankFrameHeadBytes + peer.bytes_to) {
+      if (peer.sent == 0 || peer.all_sent()) {
         (void)peer.channel->Send(frame);
       }
       peer.channel->EndSending();

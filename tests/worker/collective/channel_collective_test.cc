@@ -249,6 +249,24 @@ TEST_F(ChannelCollectiveTest, DamagedBytesAreFound) {
   }
 }
 
+TEST_F(ChannelCollectiveTest, ARankThatStillSendsHearsOfAnAbortBehindAFrame) {
+  // The second rank sends all at once, and gives up over the first one's head: the first one has
+  // what it waits for, and nobody takes the rest of its own frame.
+  Channels channels = InMemory(2, &pipes_);
+  pipes_[0]->change = [](size_t at, uint8_t byte) {
+    return static_cast<uint8_t>(at == 3 ? byte ^ 16 : byte);
+  };
+  pipes_[1]->capacity = 4096;
+  Make(std::move(channels));
+  const std::vector<ByteColumns> halves = {{0, 40}, {40, 80}};
+  std::vector<std::vector<uint8_t>> bytes(2, std::vector<uint8_t>(160, 9));
+  const auto statuses = OnEach([&](Collective* end) {
+    return end->Gather({1, 1, 1}, {bytes[end->rank()].data(), 2, 80, halves});
+  });
+  EXPECT_EQ(ReasonOf(statuses[1]), kRankFrame) << statuses[1];
+  EXPECT_EQ(ReasonOf(statuses[0]), kCollectiveAborted) << statuses[0];
+}
+
 TEST_F(ChannelCollectiveTest, ARankThatNeverComesIsNamedOnceTheTimeHasPassed) {
   Make(OverSockets(2));
   std::atomic<bool> ended{false};
