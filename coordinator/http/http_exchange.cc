@@ -48,8 +48,10 @@ absl::Status HttpExchange::Write(std::string_view piece) {
   if (gone_) {
     return Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the client closed its connection");
   }
-  // By what waits before it: how large the piece is, is not its reader's fault.
-  slow_ |= unread() > shared_->options.max_unread_bytes;
+  // By what waits before it: how large the piece is, is not its reader's fault. Nor is it when much
+  // comes at once.
+  slow_ |= unread() > shared_->options.max_unread_bytes &&
+           std::chrono::steady_clock::now() - took_ >= shared_->options.unread_patience;
   if (slow_) {
     return Error(absl::StatusCode::kResourceExhausted, "SLOW_READER",
                  "the answer waits for a client that does not read it")
@@ -57,7 +59,10 @@ absl::Status HttpExchange::Write(std::string_view piece) {
         .Hint("read faster, or raise --max-http-unread of strata-coordinator");
   }
   framing_.Piece(piece, &waiting_);
-  behind_ |= unread() > shared_->options.max_unread_bytes / kBehindPart;
+  if (!behind_ && unread() > shared_->options.max_unread_bytes / kBehindPart) {
+    behind_ = true;
+    took_ = std::chrono::steady_clock::now();
+  }
   Wake();
   return absl::OkStatus();
 }
@@ -154,6 +159,7 @@ void HttpExchange::Sent(size_t n) {
   {
     MutexLock lock(&mutex_);
     sending_ -= n;
+    if (behind_) took_ = std::chrono::steady_clock::now();
     if (behind_ && unread() <= shared_->options.max_unread_bytes / kDrainedPart) {
       behind_ = false;
       drained = listeners_.drained;

@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_HTTP_HTTP_EXCHANGE_H_
 
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <set>
@@ -90,6 +91,8 @@ class HttpExchange {
   bool woken_ STRATA_GUARDED_BY(mutex_) = false;
   bool ended_ STRATA_GUARDED_BY(mutex_) = false;
   bool behind_ STRATA_GUARDED_BY(mutex_) = false;
+  // While behind: when it fell behind, or last took something.
+  std::chrono::steady_clock::time_point took_ STRATA_GUARDED_BY(mutex_);
   bool slow_ STRATA_GUARDED_BY(mutex_) = false;
   bool gone_ STRATA_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const HttpMemory::Part> held_ STRATA_GUARDED_BY(mutex_);

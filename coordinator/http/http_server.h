@@ -50,10 +50,12 @@ struct HttpOptions {
   uint64_t max_connections = 4096;  // One more is answered 503 and closed.
   uint64_t max_header_bytes = 16 * 1024;
   uint64_t max_body_bytes = uint64_t{4} << 20;
-  // Of one stream's pieces, waiting for a client that does not read: while more waits, none is
-  // taken, and who reads that slowly is cut off. Where a quarter of it waits, what is said should
-  // wait too, until no more than an eighth does.
+  // Of one stream's pieces, waiting for a client that does not read. Where a quarter of it waits,
+  // what is said should wait too, until no more than an eighth does. What was under way is taken
+  // beyond the limit; once the client has taken nothing for `unread_patience` since it fell behind,
+  // nothing is, and the client is cut off.
   uint64_t max_unread_bytes = uint64_t{1} << 20;
+  std::chrono::nanoseconds unread_patience = std::chrono::seconds(5);
   // The certificate to show; null: the server speaks plain text. With it, who begins with plain
   // text is told so.
   std::shared_ptr<HttpTls> tls = nullptr;

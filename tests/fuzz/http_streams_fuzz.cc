@@ -47,6 +47,7 @@ class Run {
     options.keepalive =
         (choice & 4) != 0 ? std::chrono::nanoseconds(kSoon) : std::chrono::nanoseconds(0);
     options.max_unread_bytes = (choice & 8) != 0 ? 4096 : 256 * 1024;
+    options.unread_patience = std::chrono::nanoseconds(0);
     return options;
   }
 

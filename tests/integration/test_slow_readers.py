@@ -14,7 +14,7 @@ from http_client import connect, events, post, stream
 CHOICES = 16
 # More than sockets hold, which is some two megabytes.
 LARGE = {"model": "recall", "prompt": [1] * 8, "max_tokens": 480, "ignore_eos": True, "logprobs": 5,
-         "n": CHOICES, "seed": 3, "temperature": 1, "speculate": "off", "stream": True}
+         "n": CHOICES, "seed": 3, "temperature": 1, "stream": True}
 
 
 @pytest.fixture(scope="module")
@@ -50,20 +50,24 @@ def all_wait(cluster, ended=lambda: False):
     """Until sockets are full, and nothing is computed: while they fill, choices wait now and then.
     Or until `ended()`, then false."""
     def stay():
-        if ended():
-            return "ended"
-        made = tokens_made(cluster)
-        time.sleep(0.5)
-        return states(cluster) == ["paused"] * CHOICES and tokens_made(cluster) == made
+        return "ended" if ended() else none_goes_on(cluster)
     if wait_until(stay, "all choices wait") == "ended":
         return False
     check_they_wait(cluster)
     return True
 
 
+def none_goes_on(cluster):
+    """All wait for their readers, whether they had to give way to one another or not."""
+    made = tokens_made(cluster)
+    time.sleep(0.5)
+    return set(states(cluster)) == {"paused"} and tokens_made(cluster) == made
+
+
 def check_they_wait(cluster):
     made = tokens_made(cluster)
-    assert len(made) == CHOICES and all(0 < n < LARGE["max_tokens"] for n in made), made
+    # Some may have ended, whose drafts were right more often.
+    assert made and all(0 < n < LARGE["max_tokens"] for n in made), made
 
 
 def pieces(chunks):
@@ -105,7 +109,7 @@ def test_an_answer_that_waits_ends_at_its_deadline(cluster):
     for deadline_s in (8, 60, 600):
         connection = begin_unread(cluster, LARGE, {"X-Strata-Deadline": f"{deadline_s}s"})
         cluster.wait_sessions(CHOICES)
-        if all_wait(cluster, ended=lambda: len(states(cluster)) < CHOICES):
+        if all_wait(cluster, ended=lambda: not states(cluster)):
             break
         connection.close()
         cluster.nothing_is_left()
@@ -131,13 +135,6 @@ def small(tmp_path):
         c.start_workers(2)
         c.load("recall", cuts=cut(["w0", "w1"], 8), kv_dtype="f32", context=512, kv_tokens=4096)
         yield c
-
-
-def none_goes_on(cluster):
-    """All wait for their readers, whether they had to give way to one another or not."""
-    made = tokens_made(cluster)
-    time.sleep(0.5)
-    return set(states(cluster)) == {"paused"} and tokens_made(cluster) == made
 
 
 def others_are_served(cluster, expected):

@@ -158,6 +158,7 @@ struct UnreadStream {
   static HttpOptions Options() {
     HttpOptions options;
     options.max_unread_bytes = 256 * 1024;
+    options.unread_patience = std::chrono::milliseconds(200);
     return options;
   }
 
@@ -177,6 +178,8 @@ TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
   while (status.ok() && written < size_t{256} << 20) {
     status = responder->Write(std::string(1024, 'x'));
     written += status.ok() ? 1024 : 0;
+    // Who writes on though the client is behind.
+    if (responder->Behind()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(ReasonOf(status), "SLOW_READER");
   EXPECT_EQ(DetailOf(status).limit(), "unread_bytes=262144");
@@ -185,6 +188,26 @@ TEST(HttpServer, ASlowReaderIsCutOffAtTheLimitAndStillGetsWhatWasWritten) {
   EXPECT_EQ(static_cast<size_t>(std::count(answer.begin(), answer.end(), 'x')),
             written + 1);  // And one in "text".
   EXPECT_NE(answer.find("cut off"), std::string::npos);
+}
+
+TEST(HttpServer, WhatComesAtOnceIsTakenBeyondTheLimitOfAClientThatHadNoTimeToRead) {
+  HttpOptions options;
+  options.max_unread_bytes = 4096;
+  options.unread_patience = std::chrono::hours(1);
+  Held held;
+  const auto server = *HttpServer::Start("127.0.0.1:0", options, held.Handler());
+  RawClient client(server->address(), 4096);
+  client.Send(kGet);
+  const auto responder = held.Take();
+  responder->Begin(kStream);
+  constexpr size_t kAll = size_t{8} << 20;  // More than sockets hold.
+  for (size_t written = 0; written < kAll; written += 1024) {
+    ASSERT_TRUE(responder->Write(std::string(1024, 'x')).ok());
+  }
+  EXPECT_TRUE(responder->Behind());
+  responder->End("done");
+  const std::string answer = client.ReadUntil("0\r\n\r\n");
+  EXPECT_EQ(static_cast<size_t>(std::count(answer.begin(), answer.end(), 'x')), kAll + 1);
 }
 
 TEST(HttpServer, AReaderIsBehindUntilItHasTakenWhatWaitsAndThenGetsTheRest) {
