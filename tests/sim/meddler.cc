@@ -177,6 +177,8 @@ void Meddler::AddItem(StepMessage* step, v1::StepItem item, Added* added) {
   }
   item.set_sample(false);
   item.clear_mask();
+  item.clear_draft_tokens();
+  item.clear_draft_masks();
   item.set_rows_wanted(v1::ROWS_WANTED_NONE);
   item.set_rows_from(0);
   item.clear_following_id();
