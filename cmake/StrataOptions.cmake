@@ -32,6 +32,10 @@ elseif(STRATA_SANITIZE STREQUAL "address")
   target_compile_options(strata_options INTERFACE -fsanitize=address,undefined
     -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(strata_options INTERFACE -fsanitize=address,undefined)
+  if(STRATA_SANITIZE_QUICK)
+    # A check at each access, a third of the time that compiling takes.
+    target_compile_options(strata_options INTERFACE -fno-sanitize=null,alignment,object-size,vptr)
+  endif()
 elseif(STRATA_SANITIZE STREQUAL "thread")
   # Where the macro is set, protobuf's headers lay out maps otherwise than Debian's library does.
   target_compile_options(strata_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer

@@ -43,6 +43,9 @@ function(strata_core_label out name)
   endif()
 endfunction()
 
+# The programs of which every test is long: built for `./dev test --all` alone.
+add_custom_target(long_tests)
+
 # strata_test(NAME SOURCES a_test.cc [APART b_test.cc] [DEPS x y] [LABELS l] [COST seconds] [PROCESSORS n])
 # A GoogleTest binary that ctest runs. STRATA_SHARED in its environment is the folder that holds
 # golden/ and models/; STRATA_SOURCE is the top of the tree. ctest begins with those of the highest
@@ -65,6 +68,10 @@ function(strata_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(STRATA_SANITIZE STREQUAL "thread" AND "grpc" IN_LIST ARG_LABELS)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+  if("long" IN_LIST ARG_LABELS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_dependencies(long_tests ${name})
   endif()
   add_test(NAME ${name} COMMAND ${name})
   strata_core_label(core ${name})

@@ -1,5 +1,5 @@
-// Over random shapes and all tails: every table that this machine runs, and every instruction set's
-// loops over scalar code, give the bits of the scalar table.
+// Over random shapes and all tails: every table that this machine runs gives the bits of the scalar
+// table.
 #include "tests/worker/backend/kernel_cases.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "tests/worker/backend/stand_ins.h"
 #include "tests/worker/backend/tables.h"
 #include "tests/worker/backend/tile_emulator.h"
 #include "worker/backend/cpu/kernels/isa.h"
@@ -42,15 +41,6 @@ TEST(KernelCasesTest, EveryInstructionSetOfThisMachineGivesTheScalarBits) {
     EXPECT_EQ(Difference(ScalarCases(), RunKernelCases(*table, kFew)), "") << ran.back();
   }
   Report("ran", ran);
-}
-
-TEST(KernelCasesTest, EveryInstructionSetsLoopsGiveTheScalarBits) {
-  std::vector<std::string> ran;
-  for (const auto& [name, table] : StandIns()) {
-    ran.push_back(name);
-    EXPECT_EQ(Difference(ScalarCases(), RunKernelCases(*table, kFew)), "") << name;
-  }
-  Report("stand-ins", ran);
 }
 
 // The kernels as they are compiled, where the machine has all that they need but tiles.
