@@ -14,6 +14,7 @@
 #include "common/mutex.h"
 #include "common/status.h"
 #include "worker/collective/rank_frame.h"
+#include "worker/collective/rank_policy.h"
 
 namespace strata {
 namespace {
@@ -134,12 +135,19 @@ class ChannelCollective : public Collective {
         ASSIGN_OR_RETURN(const bool came, ReceiveSome(own, rows, other));
         ASSIGN_OR_RETURN(const bool went, SendSome(other));
         moved = moved || came || went;
+        // Who takes nothing more of it may have given up.
+        if (!went && peer.done && !peer.all_sent()) {
+          ASSIGN_OR_RETURN(const bool more, ReceiveOfFrame(own, rows, other));
+          moved = moved || more;
+        }
         all = all && peer.done && peer.all_sent();
       }
       if (all) {
         return absl::OkStatus();
       }
-      RETURN_IF_ERROR(Broken());
+      if (rank_policy::HearsItsOwnAbort()) {
+        RETURN_IF_ERROR(Broken());
+      }
       idle = moved ? 0 : idle + 1;
       if (idle > 0) {
         if (options_.clock->Now() >= deadline) {
@@ -185,32 +193,42 @@ class ChannelCollective : public Collective {
 
   absl::StatusOr<bool> ReceiveSome(const RankFrameHead& own, const GatheredRows& rows,
                                    uint32_t other) STRATA_REQUIRES(io_mutex_) {
-    Peer& peer = peers_[other];
     bool moved = false;
-    while (!peer.done || !peer.all_sent()) {
-      const bool in_head = peer.received < kRankFrameHeadBytes;
-      const std::span<uint8_t> left =
-          in_head ? std::span<uint8_t>(peer.head).subspan(peer.received)
-                  : std::span<uint8_t>(peer.bytes).subspan(peer.received - kRankFrameHeadBytes);
-      if (!left.empty()) {
-        const absl::StatusOr<size_t> filled = peer.channel->Receive(left);
-        if (!filled.ok()) {
-          return Aborted(other, filled.status().message());
-        }
-        if (*filled == 0) {
-          break;
-        }
-        peer.received += *filled;
-        moved = true;
+    while (!peers_[other].done) {
+      ASSIGN_OR_RETURN(const bool more, ReceiveOfFrame(own, rows, other));
+      if (!more) {
+        break;
       }
-      if (peer.received == kRankFrameHeadBytes && in_head) {
-        RETURN_IF_ERROR(TakeHead(own, rows, other));
-      }
-      if (peer.received == kRankFrameHeadBytes + peer.bytes.size() && !in_head) {
-        RETURN_IF_ERROR(TakeBytes(rows, other));
-      }
+      moved = true;
     }
     return moved;
+  }
+
+  // Whether some came of a frame's head, or of what is behind it; once all has, it is taken.
+  absl::StatusOr<bool> ReceiveOfFrame(const RankFrameHead& own, const GatheredRows& rows,
+                                      uint32_t other) STRATA_REQUIRES(io_mutex_) {
+    Peer& peer = peers_[other];
+    const bool in_head = peer.received < kRankFrameHeadBytes;
+    const std::span<uint8_t> left =
+        in_head ? std::span<uint8_t>(peer.head).subspan(peer.received)
+                : std::span<uint8_t>(peer.bytes).subspan(peer.received - kRankFrameHeadBytes);
+    if (!left.empty()) {
+      const absl::StatusOr<size_t> filled = peer.channel->Receive(left);
+      if (!filled.ok()) {
+        return Aborted(other, filled.status().message());
+      }
+      if (*filled == 0) {
+        return false;
+      }
+      peer.received += *filled;
+    }
+    if (peer.received == kRankFrameHeadBytes && in_head) {
+      RETURN_IF_ERROR(TakeHead(own, rows, other));
+    }
+    if (peer.received == kRankFrameHeadBytes + peer.bytes.size() && !in_head) {
+      RETURN_IF_ERROR(TakeBytes(rows, other));
+    }
+    return true;
   }
 
   // What comes behind a head is as long as this rank expects, so that nothing that came says how
@@ -226,8 +244,8 @@ class ChannelCollective : public Collective {
     }
     const bool takes = !rows.columns.empty() && (rank_ == 0 || !rows.to_first);
     const uint64_t expected = takes ? rows.rows * rows.columns[other].size() : 0;
-    if (head.rank != other || head.kind != own.kind || head.point != own.point ||
-        head.rows != own.rows || head.shape != own.shape || head.bytes != expected || peer.done) {
+    if (head.rank != other || !rank_policy::IsOfCall(own, head) || head.bytes != expected ||
+        peer.done) {
       return Error(absl::StatusCode::kInternal, kCollectiveDiffers,
                    absl::StrCat(NameOf(rank_), " is at ", PointText(own.point), " with ", own.rows,
                                 " rows, and ", NameOf(other), " at ", PointText(head.point),
@@ -249,10 +267,17 @@ class ChannelCollective : public Collective {
       return Aborted(other, absl::string_view(reinterpret_cast<const char*>(peer.bytes.data()),
                                               peer.bytes.size()));
     }
-    const size_t width = peer.bytes.empty() ? 0 : rows.columns[other].size();
-    for (size_t row = 0; row < rows.rows && width > 0; ++row) {
-      std::memcpy(rows.data + row * rows.stride + rows.columns[other].begin,
-                  peer.bytes.data() + row * width, width);
+    if (!peer.bytes.empty()) {
+      const auto before = std::count_if(peers_.begin(), peers_.end(), [](const Peer& one) {
+        return one.channel != nullptr && one.done;
+      });
+      const ByteColumns& columns =
+          rows.columns[rank_policy::ColumnsOf(rank_, other, static_cast<uint32_t>(before))];
+      STRATA_CHECK(peer.bytes.size() == rows.rows * columns.size());
+      for (size_t row = 0; row < rows.rows; ++row) {
+        std::memcpy(rows.data + row * rows.stride + columns.begin,
+                    peer.bytes.data() + row * columns.size(), columns.size());
+      }
     }
     peer.done = true;
     peer.received = 0;
