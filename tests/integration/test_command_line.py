@@ -183,6 +183,21 @@ def test_worker_bench_measures_the_real_runner(layers):
     assert report["isa"] and [b["batch"] for b in report["batch"]] == [1, 2]
 
 
+def test_worker_bench_divides_a_stage_over_ranks():
+    """As on the thread of one, with memory that they share out."""
+    bench = ["strata-worker", "bench", "--model", RECALL, "--prompt", 32, "--generate", 8, "--batch", "1",
+             "--json"]
+    one, three = [run(*bench, *more) for more in (["--threads", 1], ["--ranks", "2,1,1"])]
+    assert one.returncode == 0 and three.returncode == 0, three.stderr
+    one, three = json.loads(one.stdout), json.loads(three.stdout)
+    assert three["generated_tokens_per_s"] > 0 and three["prompt_tokens_per_s"] > 0
+    # The first rank has the embedding too, which is the head's matrix.
+    assert one["memory_bytes"] < three["memory_bytes"] < 2 * one["memory_bytes"]
+    for wrong in ("1", "1,0", "1,x", "1," * 9):
+        refused = run(*bench, "--ranks", wrong)
+        assert refused.returncode == 2 and "ranks" in refused.stderr, refused
+
+
 def test_worker_bench_makes_up_the_weights_of_a_shape():
     taken = {}
     for quantize in ("none", "int8", "int4"):

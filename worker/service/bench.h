@@ -20,8 +20,9 @@ struct BenchOptions {
   std::string isa;
   uint64_t threads = 0;
   std::string pin = "auto";
-  uint64_t prompt = 512;                       // Tokens.
-  uint64_t generate = 64;                      // Tokens of each sequence.
+  std::vector<uint32_t> ranks;  // Threads of each, which are its share too; empty: none.
+  uint64_t prompt = 512;        // Tokens.
+  uint64_t generate = 64;       // Tokens of each sequence.
   std::vector<uint32_t> batch = {1, 2, 4, 8};  // Sequences generating at once.
 };
 
