@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "tests/golden.h"
@@ -20,7 +21,7 @@ v1::Plan PlanOn(const std::string& node) {
   return plan;
 }
 
-TEST(Plan, HasOnePipelineAndOneRankAStage) {
+TEST(Plan, HasOnePipeline) {
   v1::Plan plan = PlanOn("a");
   EXPECT_TRUE(CheckPlanShape(plan).ok());
   OnlyPipeline(&plan)->set_kv_tokens(7);
@@ -44,10 +45,53 @@ TEST(Plan, OfAnotherShapeIsRefusedByName) {
   none.mutable_pipelines(0)->clear_stages();
   EXPECT_THAT(why(none), HasSubstr("no stages"));
   v1::Plan shared = PlanOn("a");
-  shared.mutable_pipelines(0)->add_stages();
-  shared.mutable_pipelines(0)->mutable_stages(1)->add_ranks();
-  shared.mutable_pipelines(0)->mutable_stages(1)->add_ranks();
-  EXPECT_THAT(why(shared), HasSubstr("2 ranks in stage 1"));
+  v1::PlanStage* stage = shared.mutable_pipelines(0)->add_stages();
+  EXPECT_THAT(why(shared), HasSubstr("0 ranks in stage 1"));
+  for (uint32_t rank = 0; rank < 9; ++rank) {
+    stage->add_ranks()->set_share_begin(rank * 100);
+    stage->mutable_ranks(static_cast<int>(rank))->set_share_end(rank * 100 + 100);
+  }
+  EXPECT_THAT(why(shared), HasSubstr("9 ranks in stage 1"));
+  stage->mutable_ranks()->RemoveLast();
+  EXPECT_THAT(why(shared), HasSubstr("ranks in stage 1 whose shares are not of all outputs"));
+  stage->mutable_ranks(7)->set_share_end(65536);
+  EXPECT_TRUE(CheckPlanShape(shared).ok());
+  stage->mutable_ranks(3)->set_share_begin(301);
+  EXPECT_THAT(why(shared), HasSubstr("ranks in stage 1 whose shares"));
+}
+
+v1::PlanStage StageOn(const std::vector<std::string>& nodes) {
+  v1::PlanStage stage;
+  for (const std::string& node : nodes) {
+    stage.add_ranks()->set_node(node);
+  }
+  return stage;
+}
+
+TEST(Plan, AStageIsOnTheNodesOfItsRanks) {
+  const v1::PlanStage stage = StageOn({"a", "b"});
+  EXPECT_EQ(FirstRank(stage).node(), "a");
+  EXPECT_TRUE(StageUses(stage, "b"));
+  EXPECT_FALSE(StageUses(stage, "c"));
+  EXPECT_EQ(NodesOf(stage), "a+b");
+  EXPECT_EQ(NodesOf({}), "?");
+  EXPECT_FALSE(HasSharedStage(PlanOn("a")));
+  v1::Plan shared = PlanOn("a");
+  *shared.mutable_pipelines(0)->add_stages() = stage;
+  EXPECT_TRUE(HasSharedStage(shared));
+}
+
+TEST(Plan, RanksAreTheSameOnTheSameNodesByTheSameShares) {
+  const v1::PlanStage stage = StageOn({"a", "b"});
+  EXPECT_TRUE(SameRanks(stage, StageOn({"a", "b"})));
+  EXPECT_FALSE(SameRanks(stage, StageOn({"b", "a"})));
+  EXPECT_FALSE(SameRanks(stage, StageOn({"a"})));
+  v1::PlanStage other = stage;
+  other.mutable_ranks(1)->set_share_end(7);
+  EXPECT_FALSE(SameRanks(stage, other));
+  v1::PlanStage alone = StageOn({"a"});
+  alone.mutable_ranks(0)->set_share_end(65536);
+  EXPECT_TRUE(SameRanks(alone, StageOn({"a"})));
 }
 
 TEST(Plan, OfAnotherProcessMayBeEmpty) {
