@@ -119,7 +119,9 @@ absl::Status Deployment::Move(const v1::Plan& plan, MoveWay way, MoveClass numer
   }
   std::map<std::string, uint64_t> incarnations;
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    incarnations[OnlyRank(stage).node()] = OnlyRank(stage).incarnation();
+    for (const v1::PlanRank& rank : stage.ranks()) {
+      incarnations[rank.node()] = rank.incarnation();
+    }
   }
   Replace(plan);
   if (engine() != nullptr) {
@@ -168,7 +170,7 @@ void Deployment::LinkAhead() {
     return;
   }
   for (const v1::PlanStage& stage : OnlyPipeline(*next()).stages()) {
-    if (!host_->LinksAhead(OnlyRank(stage).node())) {
+    if (!host_->LinksAhead(FirstRank(stage).node())) {
       Switch();
       return;
     }
@@ -203,7 +205,7 @@ void Deployment::TickAhead(TimePoint now) {
   } else if (late) {
     const std::vector<std::string> missing = pipeline_.UnlinkedAhead();
     const std::string node =
-        missing.empty() ? OnlyRank(OnlyPipeline(*next()).stages(0)).node() : missing.back();
+        missing.empty() ? FirstRank(OnlyPipeline(*next()).stages(0)).node() : missing.back();
     AbandonMove(Error(absl::StatusCode::kUnavailable, "LINKS_NOT_OPENED",
                       "node '" + node + "' did not link its stage in time")
                     .Node(node)

@@ -90,13 +90,14 @@ void Deployments::LoadWhatWaits(const ClusterState& cluster) {
     std::map<std::string, uint64_t> incarnations;
     std::vector<std::string> missing;
     for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
-      const std::string& name = OnlyRank(stage).node();
-      const NodeRecord* node = cluster.Find(name);
-      if (node == nullptr || !node->alive || node->unfit() || node->leaving()) {
-        missing.push_back(name);
-      }
-      if (node != nullptr) {
-        incarnations[name] = node->info.incarnation();
+      for (const v1::PlanRank& rank : stage.ranks()) {
+        const NodeRecord* node = cluster.Find(rank.node());
+        if (node == nullptr || !node->alive || node->unfit() || node->leaving()) {
+          missing.push_back(rank.node());
+        }
+        if (node != nullptr) {
+          incarnations[rank.node()] = node->info.incarnation();
+        }
       }
     }
     if (missing.empty()) {

@@ -31,7 +31,8 @@ struct NextHop {
   std::string address;  // host:port; the coordinator's is known to workers.
 };
 
-// Of the plan's stage `stage`; links of it are given up after `link_timeout`.
+// Of the plan's stage `stage`, which one node computes, or without what a rank of it is told;
+// links of it are given up after `link_timeout`.
 v1::Load MakeStageLoad(const LoadSubject& subject, int stage, const NextHop& next,
                        uint32_t max_batch_items, nanoseconds link_timeout);
 

@@ -24,6 +24,16 @@ const char* PhaseName(v1::LoadProgress::Phase phase) {
 
 }  // namespace
 
+std::vector<LoadPart> LoadPartsOf(const v1::Plan& plan) {
+  std::vector<LoadPart> parts;
+  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+    for (const v1::PlanRank& rank : stage.ranks()) {
+      parts.push_back({&stage, &rank});
+    }
+  }
+  return parts;
+}
+
 void LoadWatch::Begin(TimePoint now) {
   workers_.clear();
   sent_ = now;
@@ -51,32 +61,32 @@ void LoadWatch::OnProgress(const std::string& node, const v1::LoadProgress& prog
   }
 }
 
-const LoadWatch::Worker* LoadWatch::Find(const v1::PlanStage& stage) const {
-  const auto it = workers_.find(OnlyRank(stage).node());
+const LoadWatch::Worker* LoadWatch::Find(const LoadPart& part) const {
+  const auto it = workers_.find(part.rank->node());
   return it == workers_.end() ? nullptr : &it->second;
 }
 
-bool LoadWatch::Ready(const v1::PlanStage& stage) const {
-  const Worker* worker = Find(stage);
+bool LoadWatch::Ready(const LoadPart& part) const {
+  const Worker* worker = Find(part);
   return worker != nullptr && worker->ready;
 }
 
 bool LoadWatch::AllReady(const v1::Plan& plan) const {
-  const auto& stages = OnlyPipeline(plan).stages();
-  return std::all_of(stages.begin(), stages.end(),
-                     [&](const v1::PlanStage& stage) { return Ready(stage); });
+  const std::vector<LoadPart> parts = LoadPartsOf(plan);
+  return std::all_of(parts.begin(), parts.end(),
+                     [this](const LoadPart& part) { return Ready(part); });
 }
 
-TimePoint LoadWatch::SilentSince(const v1::PlanStage& stage) const {
-  const Worker* worker = Find(stage);
+TimePoint LoadWatch::SilentSince(const LoadPart& part) const {
+  const Worker* worker = Find(part);
   return worker == nullptr ? sent_ : worker->advanced;
 }
 
-const v1::PlanStage* LoadWatch::Slowest(const v1::Plan& plan) const {
-  const v1::PlanStage* slowest = nullptr;
-  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    if (!Ready(stage) && (slowest == nullptr || SilentSince(stage) < SilentSince(*slowest))) {
-      slowest = &stage;
+std::optional<LoadPart> LoadWatch::Slowest(const v1::Plan& plan) const {
+  std::optional<LoadPart> slowest;
+  for (const LoadPart& part : LoadPartsOf(plan)) {
+    if (!Ready(part) && (!slowest || SilentSince(part) < SilentSince(*slowest))) {
+      slowest = part;
     }
   }
   return slowest;
@@ -85,28 +95,29 @@ const v1::PlanStage* LoadWatch::Slowest(const v1::Plan& plan) const {
 std::vector<v1::LoadModelProgress::Worker> LoadWatch::Describe(const v1::Plan& plan, bool loading,
                                                                TimePoint now) const {
   std::vector<v1::LoadModelProgress::Worker> workers;
-  for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
+  for (const LoadPart& part : LoadPartsOf(plan)) {
     v1::LoadModelProgress::Worker& out = workers.emplace_back();
-    out.set_node(OnlyRank(stage).node());
-    const Worker* worker = Find(stage);
+    out.set_node(part.rank->node());
+    const Worker* worker = Find(part);
     const v1::LoadProgress progress = worker == nullptr ? v1::LoadProgress() : worker->progress;
     out.set_phase(PhaseName(progress.phase()));
     out.set_done_bytes(progress.done_bytes());
-    out.set_total_bytes(progress.total_bytes() != 0 ? progress.total_bytes()
-                                                    : stage.weight_bytes());
+    out.set_total_bytes(progress.total_bytes() != 0      ? progress.total_bytes()
+                        : part.rank->weight_bytes() != 0 ? part.rank->weight_bytes()
+                                                         : part.stage->weight_bytes());
     out.set_fetched_bytes(progress.fetched_bytes());
-    if (loading && !Ready(stage)) {
-      out.set_silent_s(ToMs(now - SilentSince(stage)) / 1e3);
+    if (loading && !Ready(part)) {
+      out.set_silent_s(ToMs(now - SilentSince(part)) / 1e3);
       out.set_limit_s(ToMs(limit_) / 1e3);
     }
   }
   return workers;
 }
 
-Waiting LoadWatch::WaitFor(const v1::PlanStage& stage, const std::string& model) const {
-  const std::string& node = OnlyRank(stage).node();
+Waiting LoadWatch::WaitFor(const LoadPart& part, const std::string& model) const {
+  const std::string& node = part.rank->node();
   std::string how = "has said nothing yet";
-  if (const Worker* worker = Find(stage)) {
+  if (const Worker* worker = Find(part)) {
     const v1::LoadProgress& progress = worker->progress;
     how = PhaseName(progress.phase());
     if (progress.total_bytes() > 0) {
@@ -116,11 +127,12 @@ Waiting LoadWatch::WaitFor(const v1::PlanStage& stage, const std::string& model)
     }
   }
   Waiting wait;
-  wait.what = "node " + node + " to load layers " + std::to_string(stage.first_layer()) + "-" +
-              std::to_string(stage.last_layer()) + " of model " + model + " (" + how + ")";
+  wait.what = "node " + node + " to load layers " + std::to_string(part.stage->first_layer()) +
+              "-" + std::to_string(part.stage->last_layer()) + " of model " + model + " (" + how +
+              ")";
   wait.node = node;
   wait.model = model;
-  wait.since = SilentSince(stage);
+  wait.since = SilentSince(part);
   wait.limit = limit_;
   wait.hint = "see the log of strata-worker on " + node +
               " and start it again; `strata node drain " + node + "` and `strata model load " +

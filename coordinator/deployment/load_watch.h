@@ -3,6 +3,7 @@
 #define STRATA_COORDINATOR_DEPLOYMENT_LOAD_WATCH_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,13 @@
 #include "strata/v1/types.pb.h"
 
 namespace strata {
+
+// What one worker loads: a rank of a stage. Both are the plan's.
+struct LoadPart {
+  const v1::PlanStage* stage = nullptr;
+  const v1::PlanRank* rank = nullptr;
+};
+std::vector<LoadPart> LoadPartsOf(const v1::Plan& plan);
 
 // A core: time is handed in, one thread.
 class LoadWatch {
@@ -26,18 +34,18 @@ class LoadWatch {
   void Excuse(TimePoint now);
   void OnProgress(const std::string& node, const v1::LoadProgress& progress, TimePoint now);
 
-  // Whether the stage's worker, or all of the plan's, have loaded.
-  bool Ready(const v1::PlanStage& stage) const;
+  // Whether the part's worker, or all of the plan's, have loaded.
+  bool Ready(const LoadPart& part) const;
   bool AllReady(const v1::Plan& plan) const;
-  // Since when the stage's worker has not got further with its load.
-  TimePoint SilentSince(const v1::PlanStage& stage) const;
-  // The stage whose worker is silent longest, of those that are not ready; null: all are.
-  const v1::PlanStage* Slowest(const v1::Plan& plan) const;
+  // Since when the part's worker has not got further with its load.
+  TimePoint SilentSince(const LoadPart& part) const;
+  // The part whose worker is silent longest, of those that are not ready; none: all are.
+  std::optional<LoadPart> Slowest(const v1::Plan& plan) const;
 
   // For people. `loading`: the load is under way, so that silence counts.
   std::vector<v1::LoadModelProgress::Worker> Describe(const v1::Plan& plan, bool loading,
                                                       TimePoint now) const;
-  Waiting WaitFor(const v1::PlanStage& stage, const std::string& model) const;
+  Waiting WaitFor(const LoadPart& part, const std::string& model) const;
 
  private:
   struct Worker {
@@ -46,7 +54,7 @@ class LoadWatch {
     bool ready = false;
   };
   // Null: it has said nothing.
-  const Worker* Find(const v1::PlanStage& stage) const;
+  const Worker* Find(const LoadPart& part) const;
 
   nanoseconds limit_;
   TimePoint sent_{};

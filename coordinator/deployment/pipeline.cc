@@ -14,7 +14,7 @@ std::vector<EngineStage> EngineStages(const v1::Plan& plan) {
   std::vector<EngineStage> stages;
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
     EngineStage& out = stages.emplace_back();
-    out.node = OnlyRank(stage).node();
+    out.node = FirstRank(stage).node();
     out.kv_pages.assign(stage.kv_pages().begin(), stage.kv_pages().end());
     out.predicted_ms = stage.predicted_ms();
     out.layers = stage.last_layer() - stage.first_layer() + 1;

@@ -12,6 +12,13 @@ namespace strata {
 
 namespace {
 
+bool SameLives(const v1::PlanStage& a, const v1::PlanStage& b) {
+  return std::equal(a.ranks().begin(), a.ranks().end(), b.ranks().begin(), b.ranks().end(),
+                    [](const v1::PlanRank& x, const v1::PlanRank& y) {
+                      return x.incarnation() == y.incarnation();
+                    });
+}
+
 bool SameClass(const v1::Plan& a, const v1::Plan& b) {
   return a.numerics_class().name() == b.numerics_class().name();
 }
@@ -21,7 +28,7 @@ bool SameClass(const v1::Plan& a, const v1::Plan& b) {
 bool PlanUses(const v1::Plan& plan, const std::string& node) {
   const auto& stages = OnlyPipeline(plan).stages();
   return std::any_of(stages.begin(), stages.end(),
-                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
+                     [&](const v1::PlanStage& stage) { return StageUses(stage, node); });
 }
 
 bool StageStays(const v1::Plan& before, const v1::Plan& after, int index) {
@@ -32,8 +39,7 @@ bool StageStays(const v1::Plan& before, const v1::Plan& after, int index) {
   }
   const v1::PlanStage& old = x[index];
   const v1::PlanStage& stage = y[index];
-  return OnlyRank(old).node() == OnlyRank(stage).node() &&
-         OnlyRank(old).incarnation() == OnlyRank(stage).incarnation() &&
+  return SameRanks(old, stage) && SameLives(old, stage) &&
          old.first_layer() == stage.first_layer() && old.last_layer() == stage.last_layer() &&
          std::equal(old.kv_pages().begin(), old.kv_pages().end(), stage.kv_pages().begin(),
                     stage.kv_pages().end());
@@ -81,8 +87,8 @@ PlacedModel::PlacedModel(uint64_t id, std::shared_ptr<const DeployedModel> model
       record_later_(std::move(record_later)),
       epochs_(model_->name, record_later_) {}
 
-const v1::PlanRank& PlacedModel::RankOf(int stage) const {
-  return OnlyRank(OnlyPipeline(plan_).stages(stage));
+const v1::PlanRank& PlacedModel::FirstRankOf(int stage) const {
+  return FirstRank(OnlyPipeline(plan_).stages(stage));
 }
 
 std::string PlacedModel::DraftModel() const {
@@ -128,9 +134,10 @@ uint64_t PlacedModel::NextEpoch() const { return std::max(plan_.epoch(), skipped
 
 absl::Status PlacedModel::Renew(const std::map<std::string, uint64_t>& incarnations) {
   for (v1::PlanStage& stage : *OnlyPipeline(&plan_)->mutable_stages()) {
-    v1::PlanRank* rank = OnlyRank(&stage);
-    const auto it = incarnations.find(rank->node());
-    rank->set_incarnation(it == incarnations.end() ? 0 : it->second);
+    for (v1::PlanRank& rank : *stage.mutable_ranks()) {
+      const auto it = incarnations.find(rank.node());
+      rank.set_incarnation(it == incarnations.end() ? 0 : it->second);
+    }
   }
   const absl::Status used = UseEpoch(NextEpoch());
   LoadsAnew();
@@ -205,8 +212,8 @@ std::vector<v1::Fence> PlacedModel::FencesOf(const v1::Plan& plan,
     fence.set_deployment(id_);
     fence.set_loaded_epoch(loads[static_cast<size_t>(i)]);
     if (with_next && i + 1 < stages.size()) {
-      fence.mutable_next()->set_node(OnlyRank(stages[i + 1]).node());
-      fence.mutable_next()->set_incarnation(OnlyRank(stages[i + 1]).incarnation());
+      fence.mutable_next()->set_node(FirstRank(stages[i + 1]).node());
+      fence.mutable_next()->set_incarnation(FirstRank(stages[i + 1]).incarnation());
     }
   }
   return fences;
@@ -234,8 +241,8 @@ std::vector<std::vector<v1::Fence>> PlacedModel::FencesAhead() const {
       if (kv_moves && !StageStays(plan_, *next_, stage) &&
           SharesLayers(OnlyPipeline(plan_).stages(i), OnlyPipeline(*next_).stages(stage))) {
         v1::KvSource* const from = fences.emplace_back(fence).mutable_kv_from();
-        from->mutable_worker()->set_node(RankOf(i).node());
-        from->mutable_worker()->set_incarnation(RankOf(i).incarnation());
+        from->mutable_worker()->set_node(FirstRankOf(i).node());
+        from->mutable_worker()->set_incarnation(FirstRankOf(i).incarnation());
         from->set_loaded_epoch(load_epochs_[static_cast<size_t>(i)]);
       }
     }
@@ -250,7 +257,9 @@ std::vector<std::pair<v1::PlanRank, uint64_t>> PlacedModel::LeftStages() const {
   std::vector<std::pair<v1::PlanRank, uint64_t>> left;
   for (int i = 0; i < OnlyPipeline(plan_).stages_size(); ++i) {
     if (!StageStays(plan_, *next_, i)) {
-      left.emplace_back(RankOf(i), load_epochs_[static_cast<size_t>(i)]);
+      for (const v1::PlanRank& rank : OnlyPipeline(plan_).stages(i).ranks()) {
+        left.emplace_back(rank, load_epochs_[static_cast<size_t>(i)]);
+      }
     }
   }
   return left;
@@ -265,8 +274,11 @@ absl::Status PlacedModel::BeginChange(const v1::Plan& plan, const v1::LoadOption
   changed.set_epoch(NextEpoch());
   RETURN_IF_ERROR(epochs_.Use(changed.epoch()));
   for (int i = 0; i < OnlyPipeline(plan).stages_size(); ++i) {
-    v1::PlanRank* rank = OnlyRank(OnlyPipeline(&changed)->mutable_stages(i));
-    rank->set_incarnation(RankOf(i).incarnation());
+    const v1::PlanStage& stands = OnlyPipeline(plan_).stages(i);
+    v1::PlanStage* stage = OnlyPipeline(&changed)->mutable_stages(i);
+    for (int rank = 0; rank < stage->ranks_size(); ++rank) {
+      stage->mutable_ranks(rank)->set_incarnation(stands.ranks(rank).incarnation());
+    }
   }
   LogInfo({{"model", model_->name},
            {"deployment", id_},

@@ -24,7 +24,7 @@
 namespace strata {
 
 // Whether the stage at `index` of `after` stands already under `before`: the same layers with the
-// same KV on the same node, in the same place of as many stages of the same numerics class. Where
+// same KV on the same nodes, in the same place of as many stages of the same numerics class. Where
 // it passes on may differ.
 bool StageStays(const v1::Plan& before, const v1::Plan& after, int index);
 
@@ -34,7 +34,7 @@ bool StageStays(const v1::Plan& before, const v1::Plan& after, int index);
 // of the same numerics class.
 bool KvMayMove(const v1::Plan& before, const v1::Plan& after, bool windows);
 
-// Whether a stage of the plan is on the node.
+// Whether a rank of a stage of the plan is on the node.
 bool PlanUses(const v1::Plan& plan, const std::string& node);
 
 // A core: one thread. Only the deployment that is this model placed changes it.
@@ -47,7 +47,8 @@ class PlacedModel {
   // The model that guesses for it; "": none.
   std::string DraftModel() const;
   bool Uses(const std::string& node) const;
-  const v1::PlanRank& RankOf(int stage) const;
+  // Whose worker is the stage's.
+  const v1::PlanRank& FirstRankOf(int stage) const;
   // What its workers are told to load of `plan`.
   LoadSubject Subject(const v1::Plan& plan) const;
   // Another placement, which is loaded beside this one, in the epoch of its loads; null: there is
@@ -64,7 +65,7 @@ class PlacedModel {
   std::vector<std::vector<v1::Fence>> FencesAhead() const;
   // Whether `next` can have this one's KV: the same KvMayMove.
   bool KvMovesToNext() const;
-  // Stages of this one that do not stay, with the epochs of their Loads.
+  // The ranks of stages of this one that do not stay, with the epochs of their Loads.
   std::vector<std::pair<v1::PlanRank, uint64_t>> LeftStages() const;
   // Of a stage with one layer alone and KV for one sequence of so many tokens, `rows` at once, as
   // ComputeLayers has it: weights and numerics are the placed model's.

@@ -32,11 +32,11 @@ void StageLinks::Begin(uint64_t epoch) {
 void StageLinks::Fence(const v1::Plan& plan, std::vector<v1::Fence> fences) {
   unfenced_.clear();
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    unfenced_.insert(OnlyRank(stage).node());
+    unfenced_.insert(FirstRank(stage).node());
   }
   // From the last one on, so that a link that a stage opens finds the next one fenced.
   for (size_t i = fences.size(); i-- > 0;) {
-    SendFence(epoch_, OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i))),
+    SendFence(epoch_, FirstRank(OnlyPipeline(plan).stages(static_cast<int>(i))),
               std::move(fences[i]));
   }
   LogInfo({{"model", model_}, {"deployment", deployment_}, {"epoch", epoch_}}, "fence");
@@ -46,7 +46,7 @@ void StageLinks::OpenAhead(uint64_t epoch, const v1::Plan& plan,
                            std::vector<std::vector<v1::Fence>> fences) {
   ahead_ = Ahead{.epoch = epoch, .plan = plan};
   for (size_t i = fences.size(); i-- > 0;) {
-    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan).stages(static_cast<int>(i)));
+    const v1::PlanRank& rank = FirstRank(OnlyPipeline(plan).stages(static_cast<int>(i)));
     ahead_->unlinked.insert(rank.node());
     for (v1::Fence& fence : fences[i]) {
       if (fence.has_kv_from()) {
@@ -75,12 +75,12 @@ void StageLinks::SendFence(uint64_t epoch, const v1::PlanRank& rank, v1::Fence f
 
 std::vector<std::string> StageLinks::Unfenced(const v1::Plan& plan) const {
   if (unfenced_.empty() && first_ == nullptr) {
-    return {OnlyRank(OnlyPipeline(plan).stages(0)).node()};  // Is being dialled.
+    return {FirstRank(OnlyPipeline(plan).stages(0)).node()};  // Is being dialled.
   }
   std::vector<std::string> nodes;
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    if (unfenced_.contains(OnlyRank(stage).node())) {
-      nodes.push_back(OnlyRank(stage).node());
+    if (unfenced_.contains(FirstRank(stage).node())) {
+      nodes.push_back(FirstRank(stage).node());
     }
   }
   return nodes;
@@ -92,8 +92,8 @@ std::vector<std::string> StageLinks::UnlinkedAhead() const {
     return nodes;
   }
   for (const v1::PlanStage& stage : OnlyPipeline(ahead_->plan).stages()) {
-    if (ahead_->unlinked.contains(OnlyRank(stage).node())) {
-      nodes.push_back(OnlyRank(stage).node());
+    if (ahead_->unlinked.contains(FirstRank(stage).node())) {
+      nodes.push_back(FirstRank(stage).node());
     }
   }
   return nodes;
@@ -142,7 +142,7 @@ void StageLinks::OnFenceAck(const std::string& node, const v1::FenceAck& ack,
 
 void StageLinks::OpenFirst(uint64_t epoch, const v1::Plan& plan) {
   const v1::PlanPipeline& pipeline = OnlyPipeline(plan);
-  const v1::PlanRank& rank = OnlyRank(pipeline.stages(0));
+  const v1::PlanRank& rank = FirstRank(pipeline.stages(0));
   StepLinkRequest request;
   request.address = host_->AddressOf(rank.node());
   request.open.set_from_incarnation(host_->coordinator_incarnation());
@@ -210,7 +210,7 @@ std::optional<uint64_t> StageLinks::AcceptResults(const v1::LinkOpen& open, cons
   const bool ahead = IsAhead(open.epoch());
   const v1::PlanPipeline& pipeline = OnlyPipeline(ahead ? ahead_->plan : plan);
   const int last = pipeline.stages_size() - 1;
-  const v1::PlanRank& rank = OnlyRank(pipeline.stages(last));
+  const v1::PlanRank& rank = FirstRank(pipeline.stages(last));
   if ((open.epoch() != epoch_ && !ahead) || open.to_stage() != static_cast<uint32_t>(last + 1) ||
       open.from_node() != rank.node() || open.from_incarnation() != rank.incarnation()) {
     return std::nullopt;

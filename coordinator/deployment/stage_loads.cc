@@ -21,15 +21,30 @@ std::string StageLoads::Send() {
     host_->OnPlacement(placed_->id(), plan(), true, false);
   }
   for (int i = 0; i < OnlyPipeline(plan()).stages_size(); ++i) {
-    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan()).stages(i));
-    if (Stays(i)) {
+    if (std::string missing = SendStage(i); !missing.empty()) {
+      return missing;
+    }
+  }
+  return "";
+}
+
+std::string StageLoads::SendStage(int stage) {
+  const v1::PlanStage& planned = OnlyPipeline(plan()).stages(stage);
+  const bool stays = Stays(stage);
+  const v1::Load load = stays ? v1::Load() : MakeLoad(stage);
+  for (int i = 0; i < planned.ranks_size(); ++i) {
+    const v1::PlanRank& rank = planned.ranks(i);
+    if (stays) {
       v1::LoadProgress loaded;
       loaded.set_phase(v1::LoadProgress::PHASE_READY);
       watch_.OnProgress(rank.node(), loaded, host_->Now());
       continue;
     }
     v1::CoordinatorMessage message;
-    *message.mutable_load() = MakeLoad(i);
+    *message.mutable_load() = load;
+    if (message.load().has_ranks()) {
+      message.mutable_load()->mutable_ranks()->set_rank(static_cast<uint32_t>(i));
+    }
     if (!host_->SendToNode(rank.node(), rank.incarnation(), std::move(message))) {
       return rank.node();
     }
@@ -40,13 +55,24 @@ std::string StageLoads::Send() {
 v1::Load StageLoads::MakeLoad(int stage) const {
   NextHop next{.node = "", .incarnation = host_->coordinator_incarnation(), .address = ""};
   if (stage + 1 < OnlyPipeline(plan()).stages_size()) {
-    const v1::PlanRank& rank = OnlyRank(OnlyPipeline(plan()).stages(stage + 1));
+    const v1::PlanRank& rank = FirstRank(OnlyPipeline(plan()).stages(stage + 1));
     next = {rank.node(), rank.incarnation(), host_->AddressOf(rank.node())};
   }
   // Half, so that a link that cannot be opened is reported before the fence is given up.
   v1::Load load = MakeStageLoad(placed_->Subject(plan()), stage, next, options_.max_batch_items,
                                 options_.step_timeout / 2);
   load.set_beside(of_ == Of::kNext);
+  const v1::PlanStage& planned = OnlyPipeline(plan()).stages(stage);
+  if (planned.ranks_size() > 1) {
+    for (const v1::PlanRank& rank : planned.ranks()) {
+      v1::RankOfLoad* of = load.mutable_ranks()->add_of();
+      of->mutable_worker()->set_node(rank.node());
+      of->mutable_worker()->set_incarnation(rank.incarnation());
+      of->mutable_worker()->set_address(host_->AddressOf(rank.node()));
+      of->set_share_begin(rank.share_begin());
+      of->set_share_end(rank.share_end());
+    }
+  }
   return load;
 }
 
@@ -59,8 +85,11 @@ void StageLoads::Unload(const v1::PlanRank& rank, uint64_t loaded_epoch) const {
 
 void StageLoads::TakeBack() {
   for (int i = 0; i < OnlyPipeline(plan()).stages_size(); ++i) {
-    if (!Stays(i)) {
-      Unload(OnlyRank(OnlyPipeline(plan()).stages(i)), of_ == Of::kNext ? plan().epoch() : 0);
+    if (Stays(i)) {
+      continue;
+    }
+    for (const v1::PlanRank& rank : OnlyPipeline(plan()).stages(i).ranks()) {
+      Unload(rank, of_ == Of::kNext ? plan().epoch() : 0);
     }
   }
   if (of_ == Of::kNext) {
@@ -105,9 +134,9 @@ std::optional<TimePoint> StageLoads::NextLate() const {
 
 std::vector<Waiting> StageLoads::Waits() const {
   std::vector<Waiting> waits;
-  for (const v1::PlanStage& stage : OnlyPipeline(plan()).stages()) {
-    if (!watch_.Ready(stage)) {
-      waits.push_back(watch_.WaitFor(stage, placed_->model()->name));
+  for (const LoadPart& part : LoadPartsOf(plan())) {
+    if (!watch_.Ready(part)) {
+      waits.push_back(watch_.WaitFor(part, placed_->model()->name));
     }
   }
   return waits;

@@ -60,7 +60,10 @@ class StageLoads {
  private:
   const v1::Plan& plan() const { return of_ == Of::kNext ? *placed_->next() : placed_->plan(); }
   bool Stays(int stage) const;
+  // Of a stage of several ranks, less which of them the worker has.
   v1::Load MakeLoad(int stage) const;
+  // To the workers of all its ranks; as Send.
+  std::string SendStage(int stage);
 
   const Of of_;
   const PlacedModel* const placed_;

@@ -39,6 +39,9 @@ bool FindStages(const PlannerCluster& cluster, const v1::Plan& plan, std::vector
     return false;
   }
   for (const v1::PlanStage& stage : pipeline->stages()) {
+    if (stage.ranks_size() > 1) {
+      return false;  // What more rows cost there is not known.
+    }
     const v1::PlanRank* rank = FindRank(stage);
     const auto node = std::find_if(
         cluster.nodes.begin(), cluster.nodes.end(),

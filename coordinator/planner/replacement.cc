@@ -25,17 +25,40 @@ constexpr size_t kMostSpares = 64;
 constexpr uint32_t kMostCuts = 128;
 
 struct Part {
-  std::string node;
+  std::vector<std::string> nodes;  // That compute it together; mostly one.
+  std::vector<uint32_t> weights;   // Of their shares; empty: by bandwidth.
   uint32_t first_layer = 0;
   uint32_t last_layer = 0;
 };
+
+Part PartOf(const v1::PlanStage& stage) {
+  Part part;
+  for (const v1::PlanRank& rank : stage.ranks()) {
+    part.nodes.push_back(rank.node());
+    part.weights.push_back(rank.share_end() - rank.share_begin());
+  }
+  part.first_layer = stage.first_layer();
+  part.last_layer = stage.last_layer();
+  return part;
+}
+
+// With another node in a rank's place, whose bandwidth is another.
+void Replace(size_t rank, const std::string& node, Part* part) {
+  part->nodes[rank] = node;
+  part->weights.clear();
+}
 
 v1::LoadOptions Pinned(v1::LoadOptions options, const std::vector<Part>& parts) {
   options.clear_nodes();
   options.clear_layers();
   for (const Part& part : parts) {
     v1::LoadOptions::PinnedLayers* pin = options.add_layers();
-    pin->set_node(part.node);
+    for (size_t rank = 0; part.nodes.size() > 1 && rank < part.nodes.size(); ++rank) {
+      v1::LoadOptions::PinnedRank* pinned = pin->add_ranks();
+      pinned->set_node(part.nodes[rank]);
+      pinned->set_weight(part.weights.empty() ? 0 : part.weights[rank]);
+    }
+    if (part.nodes.size() == 1) pin->set_node(part.nodes.front());
     pin->set_first_layer(part.first_layer);
     pin->set_last_layer(part.last_layer);
   }
@@ -46,22 +69,25 @@ class Search {
  public:
   explicit Search(const ReplacementRequest& request) : request_(request) {
     for (const v1::PlanStage& stage : OnlyPipeline(request.before).stages()) {
-      parts_.push_back({OnlyRank(stage).node(), stage.first_layer(), stage.last_layer()});
+      parts_.push_back(PartOf(stage));
     }
     for (size_t i = 0; i < parts_.size(); ++i) {
-      if (Find(parts_[i].node) == nullptr) lost_.push_back(i);
+      for (size_t rank = 0; rank < parts_[i].nodes.size(); ++rank) {
+        if (Find(parts_[i].nodes[rank]) == nullptr) lost_.push_back({i, rank});
+      }
     }
     const uint64_t least = LeastLostBytes();
     for (const PlannerNode& node : request.nodes) {
-      const bool used = std::any_of(parts_.begin(), parts_.end(),
-                                    [&](const Part& part) { return part.node == node.name; });
+      const bool used = std::any_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+        return std::find(part.nodes.begin(), part.nodes.end(), node.name) != part.nodes.end();
+      });
       if (!used && node.free_bytes >= least) spares_.push_back(&node);
     }
     // Those that compute as a lost node did, then those that have most of what is lost packed, and
     // of these the fastest, first.
     const auto worth = [this](const PlannerNode* node) {
-      const bool alike = std::any_of(lost_.begin(), lost_.end(), [&](size_t lost) {
-        return NumericsOf(parts_[lost]) == node->numerics;
+      const bool alike = std::any_of(lost_.begin(), lost_.end(), [&](const Lost& lost) {
+        return NumericsOf(parts_[lost.part]) == node->numerics;
       });
       return std::tuple(alike, LostPacked(node->name), node->read_bytes_per_s);
     };
@@ -97,6 +123,12 @@ class Search {
     absl::StatusOr<v1::Plan> anew = request_.plan(open);
     if (anew.ok()) {
       Add(*anew);
+    } else if (open.ranks() > 1) {
+      // Too few are left for that: one node a stage computes the same bits.
+      v1::LoadOptions alone = open;
+      alone.set_ranks(1);
+      anew = request_.plan(alone);
+      if (anew.ok()) Add(*anew);
     }
     if (plans_.empty() && request_.other_class) {
       plans_ = std::move(others_);
@@ -169,12 +201,14 @@ class Search {
   // The weights of the smallest lost part: what has no memory for those is no spare.
   uint64_t LeastLostBytes() const {
     uint64_t least = std::numeric_limits<uint64_t>::max();
-    for (const size_t lost : lost_) {
+    for (const Lost& lost : lost_) {
+      const Part& part = parts_[lost.part];
       uint64_t bytes = 0;
-      for (uint32_t layer = parts_[lost].first_layer; layer <= parts_[lost].last_layer; ++layer) {
+      for (uint32_t layer = part.first_layer; layer <= part.last_layer; ++layer) {
         bytes += layer < request_.layer_bytes.size() ? request_.layer_bytes[layer] : 0;
       }
-      least = std::min(least, bytes);
+      // Another node's share may be smaller than the lost one's.
+      least = std::min(least, part.nodes.size() > 1 ? 0 : bytes);
     }
     return lost_.empty() ? 0 : least;
   }
@@ -183,8 +217,9 @@ class Search {
   size_t LostPacked(const std::string& node) const {
     const auto cache = request_.caches.find(node);
     size_t count = 0;
-    for (const size_t lost : lost_) {
-      for (uint32_t layer = parts_[lost].first_layer; layer <= parts_[lost].last_layer; ++layer) {
+    for (const Lost& lost : lost_) {
+      const Part& part = parts_[lost.part];
+      for (uint32_t layer = part.first_layer; layer <= part.last_layer; ++layer) {
         count += cache != request_.caches.end() && layer < cache->second.size() &&
                          cache->second[layer].packed
                      ? 1
@@ -210,8 +245,12 @@ class Search {
   bool HasDisk(const v1::Plan& plan) const {
     const auto& stages = OnlyPipeline(plan).stages();
     return std::all_of(stages.begin(), stages.end(), [this](const v1::PlanStage& stage) {
-      const PlannerNode* node = Find(OnlyRank(stage).node());
-      return node != nullptr && stage.weight_bytes() <= node->cache_bytes;
+      return std::all_of(stage.ranks().begin(), stage.ranks().end(), [&](const v1::PlanRank& rank) {
+        const PlannerNode* node = Find(rank.node());
+        const bool shared = stage.ranks_size() > 1;
+        return node != nullptr &&
+               (shared ? rank.weight_bytes() : stage.weight_bytes()) <= node->cache_bytes;
+      });
     });
   }
 
@@ -222,18 +261,18 @@ class Search {
     std::vector<Part> parts = parts_;
     if (lost_.size() == 1) {
       for (size_t i = 0; i < std::min(spares_.size(), kMostSpares); ++i) {
-        parts[lost_[0]].node = spares_[i]->name;
+        Replace(lost_[0].rank, spares_[i]->name, &parts[lost_[0].part]);
         TryParts(parts);
       }
       return;
     }
     std::vector<const PlannerNode*> left = spares_;
-    for (const size_t lost : lost_) {
+    for (const Lost& lost : lost_) {
       const auto alike = std::find_if(left.begin(), left.end(), [&](const PlannerNode* node) {
-        return node->numerics == NumericsOf(parts_[lost]);
+        return node->numerics == NumericsOf(parts_[lost.part]);
       });
       const auto taken = alike == left.end() ? left.begin() : alike;
-      parts[lost].node = (*taken)->name;
+      Replace(lost.rank, (*taken)->name, &parts[lost.part]);
       left.erase(taken);
     }
     TryParts(parts);
@@ -244,7 +283,7 @@ class Search {
     if (lost_.size() != 1 || parts_.size() < 2) {
       return;
     }
-    const size_t lost = lost_[0];
+    const size_t lost = lost_[0].part;
     const Part& part = parts_[lost];
     const uint32_t layers = part.last_layer - part.first_layer + 1;
     const bool before = lost > 0;
@@ -278,7 +317,11 @@ class Search {
   const ReplacementRequest& request_;
   std::vector<Part> parts_;
   std::vector<const PlannerNode*> spares_;
-  std::vector<size_t> lost_;  // Indices of parts_.
+  struct Lost {
+    size_t part = 0;  // Of parts_.
+    size_t rank = 0;
+  };
+  std::vector<Lost> lost_;
   std::vector<v1::Plan> plans_;
   std::vector<v1::Plan> others_;  // In other classes than the plan before.
 };
@@ -292,18 +335,19 @@ uint64_t MovedBytes(const v1::Plan& before, const v1::Plan& after,
 
 Movement MovementOf(const v1::Plan& before, const v1::Plan& after,
                     const std::vector<uint64_t>& layer_bytes, const NodeCaches& caches) {
-  std::map<uint32_t, std::string> held;  // By layer.
+  std::map<uint32_t, const v1::PlanStage*> held;  // By layer.
   for (const v1::PlanStage& stage : OnlyPipeline(before).stages()) {
     for (uint32_t layer = stage.first_layer(); layer <= stage.last_layer(); ++layer) {
-      held[layer] = OnlyRank(stage).node();
+      held[layer] = &stage;
     }
   }
   Movement moved;
   for (const v1::PlanStage& stage : OnlyPipeline(after).stages()) {
-    const auto cache = caches.find(OnlyRank(stage).node());
+    // What caches tell is of whole layers: ranks count as having nothing.
+    const auto cache = stage.ranks_size() > 1 ? caches.end() : caches.find(FirstRank(stage).node());
     for (uint32_t layer = stage.first_layer(); layer <= stage.last_layer(); ++layer) {
       const auto it = held.find(layer);
-      const bool stays = it != held.end() && it->second == OnlyRank(stage).node();
+      const bool stays = it != held.end() && SameRanks(*it->second, stage);
       if (stays || layer >= layer_bytes.size()) {
         continue;
       }

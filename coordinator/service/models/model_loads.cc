@@ -378,7 +378,15 @@ absl::StatusOr<v1::LoadOptions> ModelLoads::ResizedOptions(const std::string& na
     options.clear_layers();
     for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
       auto* pin = options.add_layers();
-      pin->set_node(OnlyRank(stage).node());
+      if (stage.ranks_size() == 1) {
+        pin->set_node(OnlyRank(stage).node());
+      } else {
+        for (const v1::PlanRank& rank : stage.ranks()) {
+          auto* pinned = pin->add_ranks();
+          pinned->set_node(rank.node());
+          pinned->set_weight(rank.share_end() - rank.share_begin());
+        }
+      }
       pin->set_first_layer(stage.first_layer());
       pin->set_last_layer(stage.last_layer());
     }
@@ -389,8 +397,9 @@ absl::StatusOr<v1::LoadOptions> ModelLoads::ResizedOptions(const std::string& na
 absl::StatusOr<v1::Plan> ModelLoads::Resize(const std::string& name, uint64_t kv_tokens,
                                             const std::function<bool()>& gone) {
   bool serves = false;
-  ASSIGN_OR_RETURN(const v1::LoadOptions options, ResizedOptions(name, kv_tokens, &serves));
+  ASSIGN_OR_RETURN(v1::LoadOptions options, ResizedOptions(name, kv_tokens, &serves));
   if (!serves) {
+    options.clear_ranks();  // The layers say it.
     return Load(name, options);
   }
   ASSIGN_OR_RETURN(const auto model, models_->Get(name));

@@ -40,9 +40,12 @@ std::string FirstSteps(const v1::Plan& plan, const v1::LoadOptions& options,
 // cached there; "": there is none.
 std::string NodeWithoutDisk(const PlannerCluster& cluster, const v1::Plan& plan) {
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    for (const PlannerNode& node : cluster.nodes) {
-      if (node.name == OnlyRank(stage).node() && node.cache_bytes < stage.weight_bytes()) {
-        return node.name;
+    for (const v1::PlanRank& rank : stage.ranks()) {
+      const uint64_t bytes = stage.ranks_size() > 1 ? rank.weight_bytes() : stage.weight_bytes();
+      for (const PlannerNode& node : cluster.nodes) {
+        if (node.name == rank.node() && node.cache_bytes < bytes) {
+          return node.name;
+        }
       }
     }
   }
@@ -75,6 +78,22 @@ absl::Status CompleteFormats(const ModelRuntime& model, v1::LoadOptions* options
   if (options->activations() == v1::ACTIVATIONS_UNSPECIFIED) {
     options->set_activations(kinds.integers || quantizes ? v1::ACTIVATIONS_INT8
                                                          : v1::ACTIVATIONS_F32);
+  }
+  return absl::OkStatus();
+}
+
+// Where layers are given, they say how many nodes each stage has.
+absl::Status CheckRanks(const v1::LoadOptions& options) {
+  for (const v1::LoadOptions::PinnedLayers& pin : options.layers()) {
+    const auto nodes = static_cast<uint32_t>(std::max(1, pin.ranks_size()));
+    if (options.ranks() != 0 && options.ranks() != nodes) {
+      return Error(absl::StatusCode::kInvalidArgument, "LAYERS_PINNED_WRONG",
+                   "--ranks says " + std::to_string(options.ranks()) +
+                       " nodes a stage, and --layers names " + std::to_string(nodes) +
+                       " for layers " + std::to_string(pin.first_layer()) + "-" +
+                       std::to_string(pin.last_layer()))
+          .Hint("leave --ranks out: --layers a+b:0-9,c:10-31 names the nodes of each stage");
+    }
   }
   return absl::OkStatus();
 }
@@ -135,6 +154,7 @@ absl::StatusOr<v1::LoadOptions> CompleteLoadOptions(const ModelRuntime& model,
         .Limit("standby=" + std::to_string(kMostStandby))
         .Hint("choose a smaller --standby");
   }
+  RETURN_IF_ERROR(CheckRanks(options));
   RETURN_IF_ERROR(ParseLoadSpeculate(options.speculate()).status());
   if (options.kv_dtype() == v1::KV_DTYPE_BF16) {
     return Error(absl::StatusCode::kUnimplemented, "NOT_SUPPORTED",
@@ -240,13 +260,14 @@ absl::StatusOr<std::optional<v1::Plan>> ChooseBetter(const ModelRuntime& model,
 
 absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster) {
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    const v1::PlanRank& rank = OnlyRank(stage);
-    const NodeRecord* node = cluster.Find(rank.node());
-    if (node == nullptr || !node->alive || node->unfit() ||
-        node->info.incarnation() != rank.incarnation()) {
-      return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
-                   "node '" + rank.node() + "' left while the model was being placed")
-          .Hint("try again");
+    for (const v1::PlanRank& rank : stage.ranks()) {
+      const NodeRecord* node = cluster.Find(rank.node());
+      if (node == nullptr || !node->alive || node->unfit() ||
+          node->info.incarnation() != rank.incarnation()) {
+        return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
+                     "node '" + rank.node() + "' left while the model was being placed")
+            .Hint("try again");
+      }
     }
   }
   return absl::OkStatus();
@@ -255,12 +276,13 @@ absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster) 
 absl::Status CheckFitsBeside(const ModelSpec& spec, const v1::LoadOptions& options,
                              const v1::Plan& before, const v1::Plan& after,
                              const ClusterState& cluster) {
-  const auto& stages = OnlyPipeline(after).stages();
-  const std::vector<uint64_t> needs = StageBytes(spec, options, after);
-  const std::vector<uint64_t> host_needs = StageHostBytes(spec, options, after);
+  if (HasSharedStage(before) || HasSharedStage(after)) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NOT_SUPPORTED",
+                 "a stage that several nodes compute together is not loaded beside another");
+  }
   const PlannerCluster free = cluster.Snapshot(/*without_deployment=*/0);
-  for (int i = 0; i < stages.size(); ++i) {
-    const std::string& name = OnlyRank(stages[i]).node();
+  for (const PlacedPart& part : PartsOf(spec, options, after)) {
+    const std::string& name = part.rank->node();
     const NodeRecord* record = cluster.Find(name);
     if (PlanUses(before, name) && (record == nullptr || !record->info.loads_beside())) {
       return Error(absl::StatusCode::kFailedPrecondition, "NOT_SUPPORTED",
@@ -269,16 +291,17 @@ absl::Status CheckFitsBeside(const ModelSpec& spec, const v1::LoadOptions& optio
           .Node(name)
           .Hint("upgrade it");
     }
-    if (StageStays(before, after, i)) {
+    if (StageStays(before, after, part.stage)) {
       continue;
     }
     for (const PlannerNode& node : free.nodes) {
       if (node.name == name &&
-          (node.free_bytes < needs[i] || node.host_free_bytes < host_needs[i])) {
+          (node.free_bytes < part.bytes || node.host_free_bytes < part.host_bytes)) {
+        const v1::PlanStage& stage = OnlyPipeline(after).stages(part.stage);
         return Error(absl::StatusCode::kResourceExhausted, "NO_ROOM_BESIDE",
                      "node '" + name + "' has not the memory for layers " +
-                         std::to_string(stages[i].first_layer()) + "-" +
-                         std::to_string(stages[i].last_layer()) + " beside what it holds")
+                         std::to_string(stage.first_layer()) + "-" +
+                         std::to_string(stage.last_layer()) + " beside what it holds")
             .Node(name)
             .Limit("free_bytes=" + std::to_string(node.free_bytes));
       }
@@ -293,48 +316,43 @@ bool SamePlacement(const v1::Plan& a, const v1::Plan& b) {
   return a.numerics_class().name() == b.numerics_class().name() &&
          std::equal(x.begin(), x.end(), y.begin(), y.end(),
                     [](const v1::PlanStage& s, const v1::PlanStage& t) {
-                      return OnlyRank(s).node() == OnlyRank(t).node() &&
-                             s.first_layer() == t.first_layer() &&
+                      return SameRanks(s, t) && s.first_layer() == t.first_layer() &&
                              s.last_layer() == t.last_layer() &&
                              std::equal(s.kv_pages().begin(), s.kv_pages().end(),
                                         t.kv_pages().begin(), t.kv_pages().end());
                     });
 }
 
-std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& options,
-                                 const v1::Plan& plan) {
+std::vector<PlacedPart> PartsOf(const ModelSpec& spec, const v1::LoadOptions& options,
+                                const v1::Plan& plan) {
   const auto& stages = OnlyPipeline(plan).stages();
-  std::vector<uint64_t> bytes;
+  std::vector<PlacedPart> parts;
   for (int i = 0; i < stages.size(); ++i) {
-    bytes.push_back(stages[i].weight_bytes() + stages[i].kv_bytes() +
-                    FootprintOf(OnlyRank(stages[i]).device())
-                        .BufferBytes(spec, options.max_batch_tokens(), i + 1 == stages.size(),
-                                     options.context()));
+    const bool heads = i + 1 == stages.size();
+    const bool shared = stages[i].ranks_size() > 1;
+    for (const v1::PlanRank& rank : stages[i].ranks()) {
+      // Buffers are as large on each rank as on one alone.
+      const Footprint& footprint = FootprintOf(rank.device());
+      const uint64_t weights = shared ? rank.weight_bytes() : stages[i].weight_bytes();
+      const uint64_t kv = shared ? rank.kv_bytes() : stages[i].kv_bytes();
+      parts.push_back({.stage = i,
+                       .rank = &rank,
+                       .bytes = weights + kv +
+                                footprint.BufferBytes(spec, options.max_batch_tokens(), heads,
+                                                      options.context()),
+                       .host_bytes = footprint.HostBytes(spec, options.max_batch_tokens(), heads,
+                                                         options.context())});
+    }
   }
-  return bytes;
-}
-
-std::vector<uint64_t> StageHostBytes(const ModelSpec& spec, const v1::LoadOptions& options,
-                                     const v1::Plan& plan) {
-  const auto& stages = OnlyPipeline(plan).stages();
-  std::vector<uint64_t> bytes;
-  for (int i = 0; i < stages.size(); ++i) {
-    bytes.push_back(FootprintOf(OnlyRank(stages[i]).device())
-                        .HostBytes(spec, options.max_batch_tokens(), i + 1 == stages.size(),
-                                   options.context()));
-  }
-  return bytes;
+  return parts;
 }
 
 absl::Status CheckStillFits(const ModelRuntime& model, const v1::LoadOptions& options,
                             const v1::Plan& plan, const PlannerCluster& cluster) {
-  const auto& stages = OnlyPipeline(plan).stages();
-  const std::vector<uint64_t> needs = StageBytes(model.spec(), options, plan);
-  const std::vector<uint64_t> host_needs = StageHostBytes(model.spec(), options, plan);
-  for (int i = 0; i < stages.size(); ++i) {
+  for (const PlacedPart& part : PartsOf(model.spec(), options, plan)) {
     for (const PlannerNode& node : cluster.nodes) {
-      if (node.name == OnlyRank(stages[i]).node() &&
-          (node.free_bytes < needs[i] || node.host_free_bytes < host_needs[i])) {
+      if (node.name == part.rank->node() &&
+          (node.free_bytes < part.bytes || node.host_free_bytes < part.host_bytes)) {
         return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED",
                      "another load took memory of node '" + node.name +
                          "' while this one was being placed")

@@ -59,7 +59,8 @@ absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,
                                            const WeightHolders& holders, nanoseconds step_timeout);
 
 // Whether the nodes of `after` can load its stages beside those of `before`, which serve, but for
-// those that stay (StageStays): NO_ROOM_BESIDE, or NOT_SUPPORTED by a worker's version.
+// those that stay (StageStays): NO_ROOM_BESIDE, or NOT_SUPPORTED by a worker's version, or for a
+// stage that several nodes compute.
 absl::Status CheckFitsBeside(const ModelSpec& spec, const v1::LoadOptions& options,
                              const v1::Plan& before, const v1::Plan& after,
                              const ClusterState& cluster);
@@ -74,15 +75,18 @@ absl::StatusOr<std::optional<v1::Plan>> ChooseBetter(const ModelRuntime& model,
 // Whether two plans put the same layers on the same nodes with the same KV and numerics.
 bool SamePlacement(const v1::Plan& a, const v1::Plan& b);
 
-// Bytes that each stage of the plan takes of its node's memory: weights, KV and what it computes
-// with.
-std::vector<uint64_t> StageBytes(const ModelSpec& spec, const v1::LoadOptions& options,
-                                 const v1::Plan& plan);
-
-// The same of the hosts' memory, by stages on devices with memory of their own; 0 of others.
-// Weights on their way are not among it.
-std::vector<uint64_t> StageHostBytes(const ModelSpec& spec, const v1::LoadOptions& options,
-                                     const v1::Plan& plan);
+// What one rank of the plan's stages takes of its node's memory: weights, KV and what it computes
+// with; and of the host's, where the device has memory of its own. Weights on their way are not
+// among it.
+struct PlacedPart {
+  int stage = 0;
+  const v1::PlanRank* rank = nullptr;  // The plan's.
+  uint64_t bytes = 0;
+  uint64_t host_bytes = 0;
+};
+// Of all ranks of all stages, in their order.
+std::vector<PlacedPart> PartsOf(const ModelSpec& spec, const v1::LoadOptions& options,
+                                const v1::Plan& plan);
 
 // Whether the plan's nodes are there, in the lives that it names. ABORTED (CLUSTER_CHANGED).
 absl::Status CheckStillThere(const v1::Plan& plan, const ClusterState& cluster);

@@ -96,13 +96,17 @@ void Standbys::BeginPlan(const Deployment& deployment, Kept* kept) {
   tasks_->Run([this, id = deployment.id(), model = *model, plan = deployment.plan(),
                options = deployment.load_options(), cluster = cluster_->Snapshot(deployment.id()),
                holders = cluster_->holders()] {
+    std::vector<uint64_t> stage_bytes;
+    for (const PlacedPart& part : PartsOf(model->spec(), options, plan)) {
+      stage_bytes.push_back(part.bytes);  // Its stages have one rank each.
+    }
     Planned planned;
     planned.layers = LayersOf(*model, plan.numerics_class().name());
     planned.parts =
         PlanStandby({.plan = plan,
                      .cluster = cluster,
                      .layer_bytes = model->ForPlanner(options).layer_bytes,
-                     .stage_bytes = StageBytes(model->spec(), options, plan),
+                     .stage_bytes = std::move(stage_bytes),
                      .caches = CachesOf(planned.layers, cluster.nodes, *holders),
                      .options = options,
                      .copies = options.standby(),

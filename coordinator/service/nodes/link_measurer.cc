@@ -114,7 +114,7 @@ void LinkMeasurer::MeasureDoubtful(TimePoint now) {
         std::exchange(seen, deployment->plan().epoch()) != 0 && seen != deployment->moved_in();
     const NodeRecord* from = nullptr;  // The coordinator.
     for (const v1::PlanStage& stage : OnlyPipeline(deployment->plan()).stages()) {
-      const NodeRecord* to = cluster_->Find(OnlyRank(stage).node());
+      const NodeRecord* to = cluster_->Find(FirstRank(stage).node());
       if (!doubtful || to == nullptr || !to->alive) {
         break;
       }

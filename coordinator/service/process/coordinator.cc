@@ -194,25 +194,34 @@ bool Coordinator::LinksAhead(const std::string& node) const {
   return record != nullptr && record->info.links_ahead();
 }
 
+namespace {
+
+NodeRecord::Placement PlacementOf(const std::string& model, const v1::Plan& plan,
+                                  const PlacedPart& part) {
+  const v1::PlanStage& stage = OnlyPipeline(plan).stages(part.stage);
+  NodeRecord::Placement placement;
+  placement.bytes = part.bytes;
+  placement.host_bytes = part.host_bytes;
+  placement.what = model + " layers " + std::to_string(stage.first_layer()) + "-" +
+                   std::to_string(stage.last_layer());
+  if (stage.ranks_size() > 1) {
+    placement.what += " with " + std::to_string(stage.ranks_size() - 1) + " more";
+  }
+  return placement;
+}
+
+}  // namespace
+
 void Coordinator::OnPlacement(uint64_t deployment, const v1::Plan& plan, bool placed, bool ready) {
   cluster_.ClearPlacement(deployment);
   const Deployment* owner = deployments_.Find(deployment);
   if (!placed || owner == nullptr) {
     return;
   }
-  const std::vector<uint64_t> bytes =
-      StageBytes(owner->model()->spec(), owner->load_options(), plan);
-  const std::vector<uint64_t> host_bytes =
-      StageHostBytes(owner->model()->spec(), owner->load_options(), plan);
-  const auto& stages = OnlyPipeline(plan).stages();
-  for (int i = 0; i < stages.size(); ++i) {
-    NodeRecord::Placement placement;
-    placement.bytes = bytes[i];
-    placement.host_bytes = host_bytes[i];
-    placement.what = owner->model()->name + " layers " + std::to_string(stages[i].first_layer()) +
-                     "-" + std::to_string(stages[i].last_layer());
+  for (const PlacedPart& part : PartsOf(owner->model()->spec(), owner->load_options(), plan)) {
+    NodeRecord::Placement placement = PlacementOf(owner->model()->name, plan, part);
     placement.ready = ready;
-    cluster_.SetPlacement(OnlyRank(stages[i]).node(), deployment, std::move(placement));
+    cluster_.SetPlacement(part.rank->node(), deployment, std::move(placement));
   }
 }
 
@@ -222,21 +231,13 @@ void Coordinator::OnPrepared(uint64_t deployment, const v1::Plan* plan) {
   if (plan == nullptr || owner == nullptr) {
     return;
   }
-  const std::vector<uint64_t> bytes =
-      StageBytes(owner->model()->spec(), owner->load_options(), *plan);
-  const std::vector<uint64_t> host_bytes =
-      StageHostBytes(owner->model()->spec(), owner->load_options(), *plan);
-  const auto& stages = OnlyPipeline(*plan).stages();
-  for (int i = 0; i < stages.size(); ++i) {
-    if (StageStays(owner->plan(), *plan, i)) {
+  for (const PlacedPart& part : PartsOf(owner->model()->spec(), owner->load_options(), *plan)) {
+    if (StageStays(owner->plan(), *plan, part.stage)) {
       continue;
     }
-    NodeRecord::Placement placement;
-    placement.bytes = bytes[i];
-    placement.host_bytes = host_bytes[i];
-    placement.what = owner->model()->name + " layers " + std::to_string(stages[i].first_layer()) +
-                     "-" + std::to_string(stages[i].last_layer()) + " (to be)";
-    cluster_.SetPrepared(OnlyRank(stages[i]).node(), deployment, std::move(placement));
+    NodeRecord::Placement placement = PlacementOf(owner->model()->name, *plan, part);
+    placement.what += " (to be)";
+    cluster_.SetPrepared(part.rank->node(), deployment, std::move(placement));
   }
 }
 

@@ -34,7 +34,7 @@ bool IsSpecial(const ModelRuntime& model, uint32_t id) {
 bool HasStage(const v1::Plan& plan, const std::string& node) {
   const auto& stages = OnlyPipeline(plan).stages();
   return std::any_of(stages.begin(), stages.end(),
-                     [&](const v1::PlanStage& stage) { return OnlyRank(stage).node() == node; });
+                     [&](const v1::PlanStage& stage) { return StageUses(stage, node); });
 }
 
 absl::Status BadResult(uint32_t layer, const std::string& what) {
@@ -51,7 +51,7 @@ void NameStage(const v1::Plan& plan, v1::ModelCheck* check) {
     ++stage;
   }
   check->set_stage(static_cast<uint32_t>(stage));
-  check->set_node(OnlyRank(all[stage]).node());
+  check->set_node(FirstRank(all[stage]).node());
 }
 
 // What to do about a layer that differs between two nodes.

@@ -79,9 +79,9 @@ class DeploymentTest : public ::testing::Test {
     absl::Status failed;
   };
 
-  DeploymentTest()
-      : deployment_(kId, std::make_shared<TestModel>(), MakePlan(32), MakeOptions(512), {}, {},
-                    &host_) {}
+  DeploymentTest() : DeploymentTest(MakePlan(32)) {}
+  explicit DeploymentTest(const v1::Plan& plan)
+      : deployment_(kId, std::make_shared<TestModel>(), plan, MakeOptions(512), {}, {}, &host_) {}
 
   void Record() { deployment_.OnRecorded(deployment_.Record().plan.epoch(), absl::OkStatus()); }
   void Load() {

@@ -23,7 +23,12 @@ class LoadWatchTest : public ::testing::Test {
     }
     watch_.Begin(now_);
   }
-  const v1::PlanStage& Stage(int i) const { return plan_.pipelines(0).stages(i); }
+  LoadPart Stage(int i) const { return LoadPartsOf(plan_)[static_cast<size_t>(i)]; }
+  // Of the part that is slowest; "": all are ready.
+  std::string SlowestNode() const {
+    const auto slowest = watch_.Slowest(plan_);
+    return slowest.has_value() ? slowest->rank->node() : "";
+  }
   void Say(const std::string& node, v1::LoadProgress::Phase phase, uint64_t done_bytes) {
     v1::LoadProgress progress;
     progress.set_phase(phase);
@@ -45,7 +50,7 @@ TEST_F(LoadWatchTest, AWorkerIsSilentSinceItLastGotFurther) {
   Say("a", v1::LoadProgress::PHASE_FETCHING, 10);  // No further.
   EXPECT_EQ(watch_.SilentSince(Stage(0)), advanced);
   EXPECT_EQ(watch_.SilentSince(Stage(1)), seconds(1000));
-  EXPECT_EQ(watch_.Slowest(plan_), &Stage(1));
+  EXPECT_EQ(SlowestNode(), "b");
   watch_.Excuse(now_);
   EXPECT_EQ(watch_.SilentSince(Stage(0)), now_);
   EXPECT_EQ(watch_.SilentSince(Stage(1)), now_);
@@ -57,7 +62,7 @@ TEST_F(LoadWatchTest, AllAreReadyOnceEachSaidSoOfTheseLoads) {
   EXPECT_FALSE(watch_.AllReady(plan_));
   Say("b", v1::LoadProgress::PHASE_READY, 200);
   EXPECT_TRUE(watch_.AllReady(plan_));
-  EXPECT_EQ(watch_.Slowest(plan_), nullptr);
+  EXPECT_EQ(SlowestNode(), "");
   watch_.Begin(now_);
   EXPECT_FALSE(watch_.Ready(Stage(0)));
 }
@@ -75,6 +80,24 @@ TEST_F(LoadWatchTest, SaysHowFarEachIs) {
   EXPECT_EQ(watch_.Describe(plan_, /*loading=*/false, now_)[0].limit_s(), 0);
   EXPECT_THAT(watch_.WaitFor(Stage(0), "m").what, HasSubstr("packing, 25 %"));
   EXPECT_THAT(watch_.WaitFor(Stage(1), "m").what, HasSubstr("has said nothing yet"));
+}
+
+TEST_F(LoadWatchTest, AStageIsReadyOnceAllItsRanksAre) {
+  v1::PlanStage* shared = plan_.mutable_pipelines(0)->mutable_stages(1);
+  v1::PlanRank* rank = shared->add_ranks();
+  rank->set_node("c");
+  rank->set_weight_bytes(40);
+  for (const char* node : {"a", "b"}) {
+    Say(node, v1::LoadProgress::PHASE_READY, 200);
+  }
+  EXPECT_FALSE(watch_.AllReady(plan_));
+  EXPECT_EQ(SlowestNode(), "c");
+  const auto workers = watch_.Describe(plan_, /*loading=*/true, now_);
+  ASSERT_EQ(workers.size(), 3u);
+  EXPECT_EQ(workers[2].node(), "c");
+  EXPECT_EQ(workers[2].total_bytes(), 40u);
+  Say("c", v1::LoadProgress::PHASE_READY, 40);
+  EXPECT_TRUE(watch_.AllReady(plan_));
 }
 
 }  // namespace

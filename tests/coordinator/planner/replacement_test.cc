@@ -31,8 +31,8 @@ constexpr uint64_t kHalf = 1100 * kMiB;
 std::string Placed(const v1::Plan& plan) {
   std::string text;
   for (const v1::PlanStage& stage : OnlyPipeline(plan).stages()) {
-    text += (text.empty() ? "" : ",") + OnlyRank(stage).node() + ":" +
-            std::to_string(stage.first_layer()) + "-" + std::to_string(stage.last_layer());
+    text += (text.empty() ? "" : ",") + NodesOf(stage) + ":" + std::to_string(stage.first_layer()) +
+            "-" + std::to_string(stage.last_layer());
   }
   return text;
 }
