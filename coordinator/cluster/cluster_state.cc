@@ -291,6 +291,7 @@ PlannerLink ClusterState::LinkBetween(const std::string& from, const std::string
 
 PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
   PlannerCluster cluster;
+  cluster.certificates = options_.certificates;
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {
     if (!node.alive || node.unfit() || node.draining || node.leaving()) {
@@ -324,6 +325,7 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
       planned.cache_bytes = node.heartbeat.disk_free_bytes() + node.heartbeat.cache_bytes();
       planned.disk_free_bytes = node.heartbeat.disk_free_bytes();
     }
+    planned.ranks = node.info.ranks() && node.info.backend() == "cpu";
     cluster.nodes.push_back(std::move(planned));
     names.push_back(name);
   }

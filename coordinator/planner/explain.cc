@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "common/units.h"
 #include "coordinator/planner/local_search.h"
+#include "coordinator/planner/plan_words.h"
 
 namespace strata {
 namespace {
@@ -15,17 +16,8 @@ namespace {
 // Nodes left out that get a sentence each; the others share one.
 constexpr size_t kMaxNamed = 8;
 
-std::string Ms(double ms) {
-  return ms < 10 ? absl::StrFormat("%.2f ms", ms) : absl::StrFormat("%.1f ms", ms);
-}
-
 std::string Count(size_t count, const char* what) {
   return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
-}
-
-std::string Layers(const PlacedStage& stage) {
-  return stage.begin + 1 == stage.end ? absl::StrCat("layer ", stage.begin)
-                                      : absl::StrCat("layers ", stage.begin, "-", stage.end - 1);
 }
 
 class Writer {
@@ -52,15 +44,15 @@ class Writer {
  private:
   void Goal() {
     const std::string stream = absl::StrCat(
-        "one token takes ", Ms(e_.solution.placement.latency_ms), ": ", Ms(compute_ms_),
-        " of computing on ", Count(stages_.size(), "node"), " and ", Ms(hops_ms_), " on ",
+        "one token takes ", MsText(e_.solution.placement.latency_ms), ": ", MsText(compute_ms_),
+        " of computing on ", Count(stages_.size(), "node"), " and ", MsText(hops_ms_), " on ",
         Count(stages_.size() + 1, "hop"), ", the coordinator's included");
     switch (e_.goal) {
       case v1::PLAN_GOAL_THROUGHPUT:
         out_.push_back(absl::StrFormat(
             "Goal throughput: the slowest stage takes %s, so that %d steps in flight give %.1f "
             "steps/s; for a single stream %s.",
-            Ms(e_.solution.slowest_ms), static_cast<int>(e_.in_flight),
+            MsText(e_.solution.slowest_ms), static_cast<int>(e_.in_flight),
             StepsPerSecond(e_.solution, e_.in_flight), stream));
         break;
       case v1::PLAN_GOAL_CAPACITY:
@@ -83,10 +75,11 @@ class Writer {
       }
       const PlannerNode& node = problem_.node(limiting);
       if (e_.goal == v1::PLAN_GOAL_CAPACITY) {
-        out_.push_back(absl::StrCat(
-            "Node ", node.name, " limits: of its ", FormatSize(node.free_bytes), ", ",
-            FormatSize(problem_.StageBytes(limiting, stage.begin, stage.end)), " are taken by ",
-            Layers(stage), ", their KV and buffers; one more page on every stage would not fit."));
+        out_.push_back(
+            absl::StrCat("Node ", node.name, " limits: of its ", FormatSize(node.free_bytes), ", ",
+                         FormatSize(problem_.StageBytes(limiting, stage.begin, stage.end)),
+                         " are taken by ", LayersText(stage),
+                         ", their KV and buffers; one more page on every stage would not fit."));
         return;
       }
       const double bytes =
@@ -95,7 +88,7 @@ class Writer {
       out_.push_back(absl::StrFormat(
           "Node %s limits: %s with %s of weights take %s of a token's time (it reads %.1f GB/s "
           "and computes %.1f Gflop/s).",
-          node.name, Layers(stage), FormatSize(static_cast<uint64_t>(bytes)), Ms(ms),
+          node.name, LayersText(stage), FormatSize(static_cast<uint64_t>(bytes)), MsText(ms),
           node.read_bytes_per_s / 1e9, node.flops_per_s / 1e9));
     }
   }
@@ -229,7 +222,7 @@ class Writer {
       return absl::StrCat("Node ", name, " is left out: it has no place among the others.");
     }
     return absl::StrCat("Node ", name, " is left out: with it among these nodes a token takes ",
-                        Ms(ms), " instead of ", Ms(e_.solution.placement.latency_ms), ".");
+                        MsText(ms), " instead of ", MsText(e_.solution.placement.latency_ms), ".");
   }
 
   void Proof() {

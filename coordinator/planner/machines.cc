@@ -59,6 +59,7 @@ absl::StatusOr<PlannerNode> NodeOf(const v1::PlannedMachine& machine) {
   node.free_bytes = machine.memory_bytes();
   node.read_bytes_per_s = machine.read_bytes_per_s();
   node.flops_per_s = machine.flops_per_s();
+  node.ranks = device == kCpu;
   return node;
 }
 

@@ -19,8 +19,6 @@ constexpr double kControlBytes = 256;
 constexpr uint64_t kNotCounted = std::numeric_limits<uint64_t>::max();
 bool HostIsCounted(const PlannerNode& node) { return node.host_free_bytes != kNotCounted; }
 
-double MsAt(double bytes, double bytes_per_s) { return 1e3 * bytes / std::max(bytes_per_s, 1.0); }
-
 }  // namespace
 
 uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end) {

@@ -2,6 +2,7 @@
 #ifndef STRATA_COORDINATOR_PLANNER_PLACEMENT_PROBLEM_H_
 #define STRATA_COORDINATOR_PLANNER_PLACEMENT_PROBLEM_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,6 +14,9 @@
 namespace strata {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// What bytes, or operations, take at a rate.
+inline double MsAt(double amount, double per_s) { return 1e3 * amount / std::max(per_s, 1.0); }
 
 // Layers [begin, end) on a node.
 struct PlacedStage {

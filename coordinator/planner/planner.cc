@@ -9,15 +9,15 @@
 #include "common/model/numerics_class.h"
 #include "common/status.h"
 #include "common/units.h"
+#include "coordinator/planner/asked.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/no_room.h"
+#include "coordinator/planner/ranked_plan.h"
 #include "coordinator/planner/solve.h"
 
 namespace strata {
 namespace {
 
-// Shares of a stage's outputs are in 1/65536.
-constexpr uint32_t kWholeShare = 65536;
 // A plan of several kinds is taken where it is so much better than the best one of one kind.
 constexpr double kWorthAMix = 1.2;
 
@@ -25,79 +25,24 @@ constexpr double kWorthAMix = 1.2;
 class Planner {
  public:
   Planner(const PlannerCluster& cluster, const PlannerModel& model, const PlannerRequest& request)
-      : cluster_(cluster), model_(model), options_(request.options), request_(request) {
-    goal_ = options_.goal() == v1::PLAN_GOAL_UNSPECIFIED ? v1::PLAN_GOAL_LATENCY : options_.goal();
-    sessions_ = std::max(1u, options_.sessions());
-    context_ = std::max(1u, options_.context());
-    wanted_tokens_ =
-        options_.kv_tokens() != 0 ? options_.kv_tokens() : uint64_t{context_} * sessions_;
-    // One page more a session: a sequence ends within a page.
-    wanted_pages_ = (wanted_tokens_ - 1) / kPageTokens + 1 + sessions_;
-  }
+      : cluster_(cluster),
+        model_(model),
+        options_(request.options),
+        request_(request),
+        kv_(AskedKvOf(request.options)) {}
 
   absl::StatusOr<v1::Plan> Run() {
-    ASSIGN_OR_RETURN(const std::vector<size_t> candidates, Candidates());
+    ASSIGN_OR_RETURN(const std::vector<size_t> candidates, CandidatesOf(cluster_, options_));
     return options_.layers().empty() ? Choose(candidates) : Pin();
   }
 
  private:
-  std::optional<size_t> Find(const std::string& name) const {
-    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
-      if (cluster_.nodes[i].name == name) {
-        return i;
-      }
-    }
-    return std::nullopt;
-  }
-
-  static absl::Status UnknownNode(const std::string& name) {
-    return Error(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                 absl::StrCat("there is no ready node '", name, "'"))
-        .Node(name)
-        .Hint("`strata node list` shows the nodes");
-  }
-
-  // Indices of the nodes that --nodes allows, all without it.
-  absl::StatusOr<std::vector<size_t>> Candidates() const {
-    std::vector<size_t> candidates;
-    for (const std::string& name : options_.nodes()) {
-      if (!Find(name)) {
-        return UnknownNode(name);
-      }
-    }
-    const auto& named = options_.nodes();
-    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
-      if (named.empty() ||
-          std::find(named.begin(), named.end(), cluster_.nodes[i].name) != named.end()) {
-        candidates.push_back(i);
-      }
-    }
-    if (candidates.empty()) {
-      return Error(absl::StatusCode::kResourceExhausted, "NO_NODES",
-                   "there is no ready node to place the model on")
-          .Hint("start a worker: strata-worker --coordinator HOST:PORT");
-    }
-    return candidates;
-  }
-
   using Links = PlacementProblem::Links;
   PlacementProblem ProblemOf(const std::vector<size_t>& members, Links links = Links::kAll) const {
-    PlacementProblem problem(cluster_, model_, members, options_.max_batch_tokens(), context_,
-                             sessions_, links);
-    problem.pages = wanted_pages_;
+    PlacementProblem problem(cluster_, model_, members, options_.max_batch_tokens(), kv_.context,
+                             kv_.sessions, links);
+    problem.pages = kv_.pages;
     return problem;
-  }
-
-  // Whether the node can compute with the activations that are asked for.
-  bool TakesActivations(size_t node) const {
-    return options_.activations() != v1::ACTIVATIONS_INT8 || request_.activations_by_default ||
-           TakesInt8Activations(cluster_.nodes[node].numerics);
-  }
-
-  static absl::Status NoInt8(const std::string& who) {
-    return Error(absl::StatusCode::kFailedPrecondition, "BAD_ACTIVATIONS",
-                 absl::StrCat(who, " with float32 activations alone, and int8 is asked for"))
-        .Hint("load the model with --activations f32");
   }
 
   // A placement, and the nodes that were to choose from.
@@ -117,7 +62,7 @@ class Planner {
       }
     }
     PlacementProblem problem = ProblemOf(useful);
-    auto solution = Solve(problem, goal_);
+    auto solution = Solve(problem, kv_.goal);
     if (!solution) {
       return std::nullopt;
     }
@@ -135,9 +80,9 @@ class Planner {
 
   // What a placement is worth by the goal: KV pages, or steps a second.
   double Worth(const Solution& solution) const {
-    return goal_ == v1::PLAN_GOAL_CAPACITY     ? static_cast<double>(solution.pages)
-           : goal_ == v1::PLAN_GOAL_THROUGHPUT ? 1e3 / std::max(solution.slowest_ms, 1e-9)
-                                               : StepsPerSecond(solution, 1);
+    return kv_.goal == v1::PLAN_GOAL_CAPACITY     ? static_cast<double>(solution.pages)
+           : kv_.goal == v1::PLAN_GOAL_THROUGHPUT ? 1e3 / std::max(solution.slowest_ms, 1e-9)
+                                                  : StepsPerSecond(solution, 1);
   }
 
   // A placement of nodes of several kinds, where it is to be preferred to the best one of one kind:
@@ -157,15 +102,15 @@ class Planner {
   absl::StatusOr<v1::Plan> Choose(std::vector<size_t> candidates) {
     std::vector<PlannerNode> floats_alone;
     std::erase_if(candidates, [&](size_t i) {
-      if (!TakesActivations(i)) {
+      if (!TakesActivations(cluster_.nodes[i], request_)) {
         floats_alone.push_back(cluster_.nodes[i]);
       }
-      return !TakesActivations(i);
+      return !TakesActivations(cluster_.nodes[i], request_);
     });
     if (candidates.empty()) {
-      return NoInt8("the nodes that the model may be placed on compute");
+      return NoInt8Activations("the nodes that the model may be placed on compute");
     }
-    RETURN_IF_ERROR(CheckTarget(ProblemOf(candidates, Links::kNone)));
+    RETURN_IF_ERROR(CheckAskedKv(kv_, ProblemOf(candidates, Links::kNone)));
     std::map<std::string, std::vector<size_t>> classes;
     for (const size_t i : candidates) {
       classes[cluster_.nodes[i].numerics].push_back(i);
@@ -175,7 +120,7 @@ class Planner {
     for (const auto& [numerics, members] : classes) {
       kinds.push_back(members);
       std::optional<Found> found = BestOn(members);
-      if (found && (!best || Better(goal_, found->solution, best->solution))) {
+      if (found && (!best || Better(kv_.goal, found->solution, best->solution))) {
         best = std::move(found);
       }
     }
@@ -212,22 +157,11 @@ class Planner {
     return Written(std::move(explained));
   }
 
-  absl::Status CheckTarget(const PlacementProblem& problem) const {
-    const uint64_t most = problem.MaxPages();
-    if (wanted_pages_ <= most) {
-      return absl::OkStatus();
-    }
-    return Error(absl::StatusCode::kResourceExhausted, "KV_NEVER_FITS",
-                 absl::StrCat(wanted_tokens_, " KV tokens are more than any plan grants"))
-        .Limit(absl::StrCat("kv_tokens=", most * kPageTokens))
-        .Hint("lower --kv-tokens");
-  }
-
   // The error of a model that fits nowhere, by the nodes that lack least.
   absl::Status DoesNotFit(const std::vector<std::vector<size_t>>& kinds) const {
     std::optional<NoRoom> least;
     for (const std::vector<size_t>& members : kinds) {
-      NoRoom here = WhyNoRoom(ProblemOf(members), wanted_tokens_, sessions_);
+      NoRoom here = WhyNoRoom(ProblemOf(members), kv_.tokens, kv_.sessions);
       if (!least || here.missing_bytes < least->missing_bytes) {
         least = std::move(here);
       }
@@ -235,72 +169,25 @@ class Planner {
     return least->error;
   }
 
-  static absl::Status BadPins(std::string_view what) {
-    return Error(absl::StatusCode::kInvalidArgument, "LAYERS_PINNED_WRONG",
-                 absl::StrCat("--layers: ", std::string(what)))
-        .Hint("name every layer once, each node once: --layers a:0-9,b:10-31");
-  }
-
-  // The stages that --layers names, with members' indices in `members`.
-  absl::StatusOr<std::vector<PlacedStage>> Pins(std::vector<size_t>* members) const {
-    const auto layers = static_cast<uint32_t>(model_.spec.layers.size());
-    std::vector<v1::LoadOptions::PinnedLayers> pins(options_.layers().begin(),
-                                                    options_.layers().end());
-    std::stable_sort(pins.begin(), pins.end(), [](const auto& a, const auto& b) {
-      return a.first_layer() < b.first_layer();
-    });
-    std::vector<PlacedStage> stages;
-    uint32_t next = 0;
-    for (const auto& pin : pins) {
-      const auto index = Find(pin.node());
-      if (!index) {
-        return UnknownNode(pin.node());
-      }
-      const auto& named = options_.nodes();
-      if (!named.empty() && std::find(named.begin(), named.end(), pin.node()) == named.end()) {
-        return BadPins(absl::StrCat("node ", pin.node(), " is not among --nodes"));
-      }
-      if (pin.first_layer() > pin.last_layer() || pin.last_layer() >= layers) {
-        return BadPins(absl::StrCat("layers ", pin.first_layer(), "-", pin.last_layer(),
-                                    " are not in 0-", layers - 1));
-      }
-      if (pin.first_layer() > next) {
-        return BadPins(
-            absl::StrCat("layers ", next, "-", pin.first_layer() - 1, " are on no node"));
-      }
-      if (pin.first_layer() < next) {
-        return BadPins(absl::StrCat("layer ", pin.first_layer(), " is on two nodes"));
-      }
-      if (std::find(members->begin(), members->end(), *index) != members->end()) {
-        return BadPins(absl::StrCat("node ", pin.node(), " has two ranges of layers"));
-      }
-      if (!TakesActivations(*index)) {
-        return NoInt8(absl::StrCat("node ", pin.node(), " computes"));
-      }
-      stages.push_back({members->size(), next, pin.last_layer() + 1});
-      members->push_back(*index);
-      next = pin.last_layer() + 1;
-    }
-    if (next < layers) {
-      return BadPins(absl::StrCat("layers ", next, "-", layers - 1, " are on no node"));
-    }
-    return stages;
-  }
-
   absl::StatusOr<v1::Plan> Pin() {
+    const auto layers = static_cast<uint32_t>(model_.spec.layers.size());
+    ASSIGN_OR_RETURN(const std::vector<PinnedStage> pins, PinsOf(cluster_, layers, request_));
     std::vector<size_t> members;
-    ASSIGN_OR_RETURN(const std::vector<PlacedStage> stages, Pins(&members));
+    std::vector<PlacedStage> stages;
+    for (const PinnedStage& pin : pins) {
+      stages.push_back({members.size(), pin.begin, pin.end});
+      members.push_back(pin.nodes.front());
+    }
     PlacementProblem problem = ProblemOf(members);
-    RETURN_IF_ERROR(CheckTarget(problem));
+    RETURN_IF_ERROR(CheckAskedKv(kv_, problem));
     for (const PlacedStage& stage : stages) {
       const PlannerNode& node = problem.node(stage.node);
       const uint64_t needed = problem.StageBytes(stage.node, stage.begin, stage.end);
       if (needed > node.free_bytes) {
         return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
-                     absl::StrCat("layers ", stage.begin, "-", stage.end - 1, " with ",
-                                  wanted_tokens_, " KV tokens need ", FormatSize(needed),
-                                  " on node ", node.name, ", ",
-                                  FormatSize(needed - node.free_bytes), " more than it has"))
+                     absl::StrCat("layers ", stage.begin, "-", stage.end - 1, " with ", kv_.tokens,
+                                  " KV tokens need ", FormatSize(needed), " on node ", node.name,
+                                  ", ", FormatSize(needed - node.free_bytes), " more than it has"))
             .Node(node.name)
             .Limit(absl::StrCat("free_bytes=", node.free_bytes))
             .Hint("pin fewer layers there, or lower --kv-tokens or --context")
@@ -310,7 +197,7 @@ class Planner {
         return HostTooSmall(problem, stage);
       }
     }
-    const Solution solution = SolvePinned(problem, goal_, stages);
+    const Solution solution = SolvePinned(problem, kv_.goal, stages);
     problem.pages = solution.pages;
     return Written({.problem = problem, .solution = solution, .pinned = true});
   }
@@ -319,15 +206,15 @@ class Planner {
     const PlacementProblem& problem = explained.problem;
     const Solution& solution = explained.solution;
     const std::vector<PlacedStage>& stages = solution.placement.stages;
-    explained.goal = goal_;
-    explained.wanted_tokens = wanted_tokens_;
-    explained.kv_tokens = goal_ == v1::PLAN_GOAL_CAPACITY
-                              ? (solution.pages - sessions_) * kPageTokens
-                              : wanted_tokens_;
+    explained.goal = kv_.goal;
+    explained.wanted_tokens = kv_.tokens;
+    explained.kv_tokens = kv_.goal == v1::PLAN_GOAL_CAPACITY
+                              ? (solution.pages - kv_.sessions) * kPageTokens
+                              : kv_.tokens;
     explained.in_flight = static_cast<double>(stages.size() + request_.max_in_flight_extra);
 
     v1::Plan plan;
-    plan.set_goal(goal_);
+    plan.set_goal(kv_.goal);
     v1::PlanPipeline& pipeline = *plan.add_pipelines();
     pipeline.set_kv_tokens(explained.kv_tokens);
     for (size_t i = 0; i < stages.size(); ++i) {
@@ -341,8 +228,8 @@ class Planner {
     plan.mutable_numerics_class()->set_name(NumericsClassName(
         numerics, model_.weight_format, model_.head_format,
         TakesInt8Activations(numerics) ? model_.activations : "f32", model_.kv_format));
-    plan.set_limiting_node(problem.node(LimitingNode(problem, solution, goal_)).name);
-    plan.set_predicted_tokens_per_s(goal_ == v1::PLAN_GOAL_THROUGHPUT
+    plan.set_limiting_node(problem.node(LimitingNode(problem, solution, kv_.goal)).name);
+    plan.set_predicted_tokens_per_s(kv_.goal == v1::PLAN_GOAL_THROUGHPUT
                                         ? StepsPerSecond(solution, explained.in_flight)
                                         : StepsPerSecond(solution, 1));
     plan.set_lower_bound_gap(solution.gap);
@@ -360,7 +247,7 @@ class Planner {
     rank.set_node(node.name);
     rank.set_incarnation(node.incarnation);
     rank.set_device(node.device);
-    rank.set_share_end(kWholeShare);
+    rank.set_share_end(kShareParts);
     out->set_first_layer(stage.begin);
     out->set_last_layer(stage.end - 1);
     out->set_weight_bytes(problem.WeightBytes(stage.node, stage.begin, stage.end));
@@ -385,11 +272,7 @@ class Planner {
   const PlannerModel& model_;
   const v1::LoadOptions& options_;
   const PlannerRequest& request_;
-  v1::PlanGoal goal_ = v1::PLAN_GOAL_LATENCY;
-  uint32_t sessions_ = 1;
-  uint32_t context_ = 1;
-  uint64_t wanted_tokens_ = 0;
-  uint64_t wanted_pages_ = 0;
+  const AskedKv kv_;
 };
 
 }  // namespace
@@ -410,7 +293,8 @@ void DropNode(const std::string& name, PlannerCluster* cluster) {
 
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
                                   const PlannerRequest& request) {
-  return Planner(cluster, model, request).Run();
+  return AsksForRanks(request.options) ? MakeRankedPlan(cluster, model, request)
+                                       : Planner(cluster, model, request).Run();
 }
 
 }  // namespace strata

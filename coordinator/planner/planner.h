@@ -4,6 +4,7 @@
 #define STRATA_COORDINATOR_PLANNER_PLANNER_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/model_spec.h"
+#include "common/model/rank_outputs.h"
 #include "strata/v1/types.pb.h"
 
 namespace strata {
@@ -32,6 +34,7 @@ struct PlannerNode {
   // Of the disk of its weight cache; the largest number where they are not known.
   uint64_t disk_free_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t cache_bytes = std::numeric_limits<uint64_t>::max();  // That, and what is cached there.
+  bool ranks = false;  // It can compute a stage together with others.
 };
 
 // One way, from a node to another; the coordinator is index kCoordinator.
@@ -44,6 +47,8 @@ struct PlannerCluster {
   std::vector<PlannerNode> nodes;
   // links[i][j], i and j in [0, nodes.size()]; the last index is the coordinator.
   std::vector<std::vector<PlannerLink>> links;
+  // Nodes know each other by certificates, with which ranks of a stage cannot connect.
+  bool certificates = false;
 };
 
 // The weights of the model's parts on a kind of device.
@@ -73,6 +78,9 @@ struct PlannerModel {
   std::string kv_format;    // "f16"
   // Where MLX keeps weights otherwise than CPUs do; else as above.
   std::optional<PlannerWeights> on_mlx = {};
+  // What of a stage over these shares one rank has. Null: stages have one rank alone.
+  std::function<PlannerWeights(const std::vector<OutputRange>& shares, size_t rank)> of_rank =
+      nullptr;
 };
 
 struct PlannerRequest {
@@ -93,7 +101,8 @@ uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end);
 // room, or where that is a fifth better by the goal's measure (and takes no int8 activations away),
 // or by options.layers. Or why there is none: RESOURCE_EXHAUSTED with how much is missing and which
 // node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's name,
-// FAILED_PRECONDITION (BAD_ACTIVATIONS) where nodes do not take the activations.
+// FAILED_PRECONDITION (BAD_ACTIVATIONS) where nodes do not take the activations. With ranks:
+// MakeRankedPlan's.
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
                                   const PlannerRequest& request);
 

@@ -6,6 +6,8 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/generation_config.h"
 #include "common/footprint/footprint.h"
+#include "common/footprint/rank_footprint.h"
+#include "common/model/rank_outputs.h"
 #include "common/status.h"
 #include "coordinator/registry/tokenizer_file.h"
 #include "coordinator/service/request/chat_prompt.h"
@@ -124,6 +126,27 @@ double InputProducts(const AttentionSpec& a, double hidden) {
 
 }  // namespace
 
+namespace {
+
+// Weights of one rank of a stage over these shares, on a CPU.
+PlannerWeights AccountRank(const ModelManifest& manifest, v1::Quantize quantize,
+                           const std::vector<OutputRange>& shares, size_t rank) {
+  const RankOutputs outputs = SplitOutputs(manifest.spec, shares)[rank];
+  const auto account = [&](bool embeds, bool heads) {
+    return AccountWeights(
+        manifest, quantize,
+        RankFootprint(CpuFootprint(), manifest.spec,
+                      {.outputs = outputs, .first = rank == 0, .embeds = embeds, .heads = heads}));
+  };
+  WeightAccount begins = account(/*embeds=*/true, /*heads=*/false);
+  return {.layer_bytes = std::move(begins.layer_bytes),
+          .layer_read_bytes = std::move(begins.layer_read_bytes),
+          .embed_bytes = begins.embed_bytes,
+          .head_bytes = account(/*embeds=*/false, /*heads=*/true).head_bytes};
+}
+
+}  // namespace
+
 PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
   const WeightAccount account = AccountWeights(*manifest, options.quantize());
   PlannerModel model;
@@ -155,6 +178,10 @@ PlannerModel ModelRuntime::ForPlanner(const v1::LoadOptions& options) const {
                                 .layer_read_bytes = std::move(mlx.layer_read_bytes),
                                 .embed_bytes = mlx.embed_bytes,
                                 .head_bytes = mlx.head_bytes};
+  model.of_rank = [manifest = manifest, quantize = options.quantize()](
+                      const std::vector<OutputRange>& shares, size_t rank) {
+    return AccountRank(*manifest, quantize, shares, rank);
+  };
   return model;
 }
 

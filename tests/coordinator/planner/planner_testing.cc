@@ -195,6 +195,19 @@ PlannerModel MakeModel(uint32_t layers, uint32_t hidden, uint32_t ffn, uint32_t 
   model.weight_format = model.head_format = "bf16";
   model.activations = "f32";
   model.kv_format = "f16";
+  model.of_rank = [layer_bytes = model.layer_bytes, embed_bytes = model.embed_bytes,
+                   head_bytes = model.head_bytes](const std::vector<OutputRange>& shares,
+                                                  size_t rank) {
+    const auto part = [&](uint64_t bytes) { return bytes * shares[rank].size() / kShareParts; };
+    PlannerWeights weights;
+    for (const uint64_t bytes : layer_bytes) {
+      weights.layer_bytes.push_back(part(bytes));
+    }
+    weights.layer_read_bytes = weights.layer_bytes;
+    weights.embed_bytes = rank == 0 ? embed_bytes : 0;
+    weights.head_bytes = part(head_bytes);
+    return weights;
+  };
   return model;
 }
 
@@ -207,6 +220,7 @@ PlannerNode MakeNode(std::string name, uint64_t free_bytes, double gigabytes_per
   node.free_bytes = free_bytes;
   node.read_bytes_per_s = gigabytes_per_s * 1e9;
   node.flops_per_s = gigaflops_per_s * 1e9;
+  node.ranks = true;
   return node;
 }
 

@@ -15,9 +15,11 @@ namespace strata::testing {
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 inline constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-// A Llama-like model of `layers` equal layers in two bytes a weight.
+// A Llama-like model of `layers` equal layers in two bytes a weight, which ranks divide as their
+// shares are.
 PlannerModel MakeModel(uint32_t layers, uint32_t hidden, uint32_t ffn, uint32_t heads,
                        uint32_t kv_heads, uint32_t vocab);
+// That can compute a stage together with others.
 PlannerNode MakeNode(std::string name, uint64_t free_bytes, double gigabytes_per_s,
                      double gigaflops_per_s);
 // Links that are all alike, without latency between a node and itself.
