@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/limits.h"
+#include "common/model/rank_outputs.h"
 #include "common/plan.h"
 #include "strata/v1/admin.pb.h"
 #include "strata/v1/planning.pb.h"
@@ -50,7 +51,11 @@ std::string Word(const std::string& enum_name, const std::string& prefix,
 
 Json OptionsDocument(const v1::LoadOptions& options) {
   Json layers = ListOf(options.layers(), [](const auto& pinned) {
-    return Json{{"node", pinned.node()},
+    Json ranks = ListOf(pinned.ranks(), [](const auto& rank) {
+      return Json{{"node", rank.node()}, {"weight", rank.weight()}};
+    });
+    return Json{{"node", pinned.ranks().empty() ? pinned.node() : pinned.ranks().begin()->node()},
+                {"ranks", std::move(ranks)},
                 {"first_layer", pinned.first_layer()},
                 {"last_layer", pinned.last_layer()}};
   });
@@ -64,6 +69,7 @@ Json OptionsDocument(const v1::LoadOptions& options) {
       {"kv_dtype", Word(v1::KvDtype_Name(options.kv_dtype()), "KV_DTYPE_", "f16")},
       {"recovery", Word(v1::Recovery_Name(options.recovery()), "RECOVERY_", "wait")},
       {"standby", options.standby()},
+      {"ranks", std::max(1u, options.ranks())},
       // Coordinators that say nothing have no drafts.
       {"speculate", options.speculate().empty() ? "off" : options.speculate()},
       {"nodes", Strings(options.nodes())},
@@ -272,6 +278,18 @@ uint64_t StageKvTokens(const v1::PlanStage& stage) {
   return pages * kPageTokens;
 }
 
+// Of a stage: who computes which share of it. One rank has all.
+Json RanksDocument(const v1::PlanStage& stage) {
+  const bool one = stage.ranks_size() == 1;
+  return ListOf(stage.ranks(), [&](const v1::PlanRank& rank) {
+    const uint32_t parts = one ? kShareParts : rank.share_end() - rank.share_begin();
+    return Json{{"node", rank.node()},
+                {"share", static_cast<double>(parts) / kShareParts},
+                {"weight_bytes", one ? stage.weight_bytes() : rank.weight_bytes()},
+                {"kv_bytes", one ? stage.kv_bytes() : rank.kv_bytes()}};
+  });
+}
+
 Json PlanDocument(const v1::Plan& plan) {
   Json stages = Json::array();
   uint64_t kv_tokens = 0;
@@ -286,7 +304,8 @@ Json PlanDocument(const v1::Plan& plan) {
                         {"weight_bytes", stage.weight_bytes()},
                         {"kv_bytes", stage.kv_bytes()},
                         {"kv_tokens", StageKvTokens(stage)},
-                        {"predicted_ms", stage.predicted_ms()}});
+                        {"predicted_ms", stage.predicted_ms()},
+                        {"ranks", RanksDocument(stage)}});
     }
   }
   return {{"epoch", plan.epoch()},

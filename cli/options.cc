@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "common/limits.h"
+#include "common/model/rank_outputs.h"
 #include "common/names.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -119,6 +120,34 @@ absl::Status ApplyLogitBias(const std::string& text, sdk::Sampling* sampling) {
   return absl::OkStatus();
 }
 
+// "a", or "a+b" or "a=2+b=1" for nodes that compute the layers together.
+absl::Status ApplyPinnedNodes(std::string_view text, v1::LoadOptions::PinnedLayers* pinned) {
+  const std::vector<std::string_view> parts = Split(text, '+');
+  for (const std::string_view part : parts) {
+    const size_t equals = part.find('=');
+    const std::string node(part.substr(0, equals));
+    uint32_t weight = 0;
+    if (equals != std::string_view::npos &&
+        (parts.size() == 1 || !ReadNumber(part.substr(equals + 1), &weight) || weight == 0 ||
+         weight > kShareParts)) {
+      return UsageError("--layers \"" + std::string(text) +
+                        "\": write NODE=SHARE+NODE=SHARE, with shares of 1 to " +
+                        std::to_string(kShareParts) + ", for example a=2+b=1:0-9");
+    }
+    if (const absl::Status good = CheckNodeName(node); !good.ok()) {
+      return UsageError("--layers: " + std::string(good.message()));
+    }
+    if (parts.size() == 1) {
+      pinned->set_node(node);
+    } else {
+      v1::LoadOptions::PinnedRank* rank = pinned->add_ranks();
+      rank->set_node(node);
+      rank->set_weight(weight);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplyLayers(const std::string& text, v1::LoadOptions* options) {
   for (const std::string_view entry : Split(text, ',')) {
     const size_t colon = entry.rfind(':');
@@ -131,11 +160,8 @@ absl::Status ApplyLayers(const std::string& text, v1::LoadOptions* options) {
       return UsageError("--layers \"" + std::string(entry) +
                         "\": write NODE:FIRST-LAST, for example a:0-9,b:10-31");
     }
-    if (const absl::Status good = CheckNodeName(entry.substr(0, colon)); !good.ok()) {
-      return UsageError("--layers: " + std::string(good.message()));
-    }
     v1::LoadOptions::PinnedLayers* pinned = options->add_layers();
-    pinned->set_node(std::string(entry.substr(0, colon)));
+    RETURN_IF_ERROR(ApplyPinnedNodes(entry.substr(0, colon), pinned));
     pinned->set_first_layer(first);
     pinned->set_last_layer(last);
   }
@@ -430,7 +456,13 @@ void PlacementOptions::AddTo(CLI::App* app) {
       ->group(group);
   AddText(app, "--nodes", &nodes, "a,b", "Use only these nodes; default all that are ready")
       ->group(group);
-  AddText(app, "--layers", &layers, "a:0-9,b:10-31", "The whole placement, by hand")->group(group);
+  AddText(app, "--layers", &layers, "a:0-9,b:10-31",
+          "The whole placement, by hand; a+b:0-9 has two\nnodes compute layers together, "
+          "a=2+b=1:0-9 by\nthese shares")
+      ->group(group);
+  AddCount(app, "--ranks", &ranks, 1, kMostRanks,
+           "So many nodes compute each stage together, with\nshares by their bandwidth; default 1")
+      ->group(group);
   AddChoice(app, "--recovery", &recovery, {"wait", "move", "off"},
             "When a node is lost, requests wait for it, move\nto other nodes, or fail; default "
             "move, and wait\n"
@@ -474,6 +506,7 @@ absl::Status PlacementOptions::Apply(v1::LoadOptions* options) const {
   if (recovery == "move") options->set_recovery(v1::RECOVERY_MOVE);
   if (recovery == "off") options->set_recovery(v1::RECOVERY_OFF);
   options->set_standby(standby.value_or(0));
+  options->set_ranks(static_cast<uint32_t>(ranks.value_or(0)));
   options->set_speculate(speculate);
   options->set_tool_format(tool_format);
   options->set_reasoning_format(reasoning_format);

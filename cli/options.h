@@ -108,6 +108,7 @@ struct PlacementOptions {
   std::string reasoning_format;
   std::string recovery;
   std::optional<uint32_t> standby;
+  std::optional<uint32_t> ranks;
   std::string speculate;
 
   void AddTo(CLI::App* app);

@@ -41,11 +41,6 @@ std::string KeyOf(const v1::Session& session) {
                                     : session.key_name() + " (" + session.key() + ")";
 }
 
-std::string NodeOf(const v1::PlanStage& stage) {
-  const v1::PlanRank* rank = FindRank(stage);
-  return rank != nullptr ? rank->node() : "?";
-}
-
 std::string DeviceOf(const v1::PlanStage& stage) {
   const v1::PlanRank* rank = FindRank(stage);
   return rank == nullptr || rank->device().empty() ? "-" : rank->device();
@@ -151,7 +146,7 @@ std::string Placement(const v1::Plan& plan) {
   if (const v1::PlanPipeline* pipeline = FindPipeline(plan)) {
     for (const v1::PlanStage& stage : pipeline->stages()) {
       text += text.empty() ? "" : ", ";
-      text += NodeOf(stage) + " (" + Layers(stage.first_layer(), stage.last_layer()) + ")";
+      text += NodesOf(stage) + " (" + Layers(stage.first_layer(), stage.last_layer()) + ")";
     }
   }
   return text.empty() ? "-" : text;
@@ -201,7 +196,7 @@ void PrintPlan(const v1::Plan& plan,
     kv_tokens = pipeline->kv_tokens();
     for (int i = 0; i < pipeline->stages_size(); ++i) {
       const v1::PlanStage& stage = pipeline->stages(i);
-      table.AddRow({std::to_string(i), NodeOf(stage), DeviceOf(stage),
+      table.AddRow({std::to_string(i), NodesOf(stage), DeviceOf(stage),
                     std::to_string(stage.first_layer()) + "-" + std::to_string(stage.last_layer()),
                     FormatSize(stage.weight_bytes()), FormatSize(stage.kv_bytes()),
                     std::to_string(StageKvTokens(stage)), Rounded(stage.predicted_ms())});

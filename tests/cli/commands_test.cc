@@ -233,6 +233,21 @@ TEST_F(CliCommands, LoadPassesThePlacementAndWaits) {
   EXPECT_EQ(options.layers(1).last_layer(), 3u);
 }
 
+TEST_F(CliCommands, LoadNamesNodesThatComputeLayersTogether) {
+  ASSERT_EQ(Run({"model", "load", "recall", "--layers", "a+b:0-1,c=2+d=1:2-3"}).code, kExitDone);
+  const v1::LoadOptions options = coordinator_.last_load().options();
+  ASSERT_EQ(options.layers_size(), 2);
+  EXPECT_EQ(options.layers(0).node(), "");
+  ASSERT_EQ(options.layers(0).ranks_size(), 2);
+  EXPECT_EQ(options.layers(0).ranks(1).node(), "b");
+  EXPECT_EQ(options.layers(0).ranks(1).weight(), 0u) << "by its bandwidth";
+  EXPECT_EQ(options.layers(1).ranks(0).node(), "c");
+  EXPECT_EQ(options.layers(1).ranks(0).weight(), 2u);
+  EXPECT_EQ(options.ranks(), 0u);
+  ASSERT_EQ(Run({"model", "load", "recall", "--ranks", "2"}).code, kExitDone);
+  EXPECT_EQ(coordinator_.last_load().options().ranks(), 2u);
+}
+
 TEST_F(CliCommands, LoadDocumentAndBars) {
   const json document = Document({"model", "load", "recall"});
   EXPECT_EQ(document["ready"], true);
@@ -281,7 +296,9 @@ TEST_F(CliCommands, PlanDocumentHasThePublicShape) {
       plan["stages"][1],
       json::parse(
           R"({"node":"b","device":"cuda","first_layer":2,"last_layer":3,"weight_bytes":104857600,
-                            "kv_bytes":67108864,"kv_tokens":32768,"predicted_ms":1.1})"));
+                            "kv_bytes":67108864,"kv_tokens":32768,"predicted_ms":1.1,
+                            "ranks":[{"node":"b","share":1.0,"weight_bytes":104857600,
+                                      "kv_bytes":67108864}]})"));
   for (const char* key : {"epoch", "numerics_class", "stages", "kv_tokens", "limiting_node",
                           "predicted_tokens_per_s", "lower_bound_gap", "why"}) {
     EXPECT_TRUE(plan.contains(key)) << key;
