@@ -21,6 +21,16 @@ bool HostIsCounted(const PlannerNode& node) { return node.host_free_bytes != kNo
 
 }  // namespace
 
+// Experts are taken to be drawn evenly: of those that one row leaves alone, each row more leaves as
+// many alone.
+double ReadByRows(double read, double all, const MlpSpec& mlp, uint32_t rows) {
+  if (rows == 1 || mlp.experts == 0 || read >= all) {
+    return read;
+  }
+  const double idle = 1 - static_cast<double>(mlp.active()) / mlp.experts;
+  return all - (all - read) * std::pow(idle, rows - 1);
+}
+
 uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end) {
   const auto layers = static_cast<uint32_t>(model.layer_bytes.size());
   const auto largest_of = [&](const std::vector<uint64_t>& bytes) {
@@ -121,18 +131,6 @@ void PlacementProblem::AddWeights(const PlannerModel& model) {
   }
 }
 
-// Experts are taken to be drawn evenly: of those that one row leaves alone, each row more leaves as
-// many alone.
-double PlacementProblem::ReadBytes(const Weights& weights, const MlpSpec& mlp, uint32_t l) const {
-  const auto read = static_cast<double>(weights.read[l]);
-  const auto all = static_cast<double>(weights.before[l + 1] - weights.before[l]);
-  if (rows_ == 1 || mlp.experts == 0 || read >= all) {
-    return read;
-  }
-  const double idle = 1 - static_cast<double>(mlp.active()) / mlp.experts;
-  return all - (all - read) * std::pow(idle, rows_ - 1);
-}
-
 void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const auto& node = nodes_[i];
@@ -146,7 +144,10 @@ void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context)
       const double attention_flops = keys * 2.0 * a.heads * static_cast<double>(a.ProductsPerKey());
       times.push_back(
           times.back() +
-          std::max(MsAt(ReadBytes(weights, model.spec.layers[l].mlp, l) + kv_bytes,
+          std::max(MsAt(ReadByRows(static_cast<double>(weights.read[l]),
+                                   static_cast<double>(weights.before[l + 1] - weights.before[l]),
+                                   model.spec.layers[l].mlp, rows_) +
+                            kv_bytes,
                         node->read_bytes_per_s),
                    MsAt(rows_ * (model.layer_flops[l] + attention_flops), node->flops_per_s)));
     }

@@ -18,6 +18,9 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 // What bytes, or operations, take at a rate.
 inline double MsAt(double amount, double per_s) { return 1e3 * amount / std::max(per_s, 1.0); }
 
+// What a step of so many rows reads of a layer's weights, of which one row reads `read` of `all`.
+double ReadByRows(double read, double all, const MlpSpec& mlp, uint32_t rows);
+
 // Layers [begin, end) on a node.
 struct PlacedStage {
   size_t node = 0;
@@ -130,8 +133,6 @@ class PlacementProblem {
   };
   void AddWeights(const PlannerModel& model);
   void AddNodeTimes(const PlannerModel& model, uint32_t context);
-  // Bytes that a step reads of layer l's weights.
-  double ReadBytes(const Weights& weights, const MlpSpec& mlp, uint32_t l) const;
 
   uint32_t layers_ = 0;
   bool equal_layers_ = true;

@@ -22,11 +22,14 @@ double ShareOf(const OutputRange& share) { return share.size() / static_cast<dou
 }  // namespace
 
 RankGroups::RankGroups(const PlannerCluster& cluster, const PlannerModel& model,
-                       std::vector<RankGroup> groups, const AskedKv& kv, uint32_t max_batch_tokens)
+                       std::vector<RankGroup> groups, const AskedKv& kv, uint32_t max_batch_tokens,
+                       uint32_t rows)
     : cluster_(cluster),
       model_(model),
       layers_(static_cast<uint32_t>(model.spec.layers.size())),
-      firsts_(cluster, model, FirstsOf(groups), max_batch_tokens, kv.context, kv.sessions) {
+      rows_(rows),
+      firsts_(cluster, model, FirstsOf(groups), max_batch_tokens, kv.context, kv.sessions,
+              PlacementProblem::Links::kAll, rows) {
   STRATA_CHECK(model.of_rank != nullptr);
   for (RankGroup& of : groups) {
     STRATA_CHECK(!of.nodes.empty() && of.nodes.size() == of.shares.size());
@@ -87,20 +90,23 @@ void RankGroups::AddLayerTimes(const AskedKv& kv, const std::vector<PlannerWeigh
       const double kv_heads = own.kv_heads.size() / std::max(1.0, static_cast<double>(a.kv_heads));
       const double kv_bytes =
           keys * static_cast<double>(a.KvNumbers()) * model_.kv_element_bytes * kv_heads;
-      const double flops = ShareOf(group->of.shares[r]) * model_.layer_flops[l] +
-                           heads * keys * 2.0 * a.heads * static_cast<double>(a.ProductsPerKey());
-      return std::max(MsAt(static_cast<double>(weights[r].layer_read_bytes[l]) + kv_bytes,
-                           node.read_bytes_per_s),
-                      MsAt(flops, node.flops_per_s));
+      const double flops =
+          rows_ * (ShareOf(group->of.shares[r]) * model_.layer_flops[l] +
+                   heads * keys * 2.0 * a.heads * static_cast<double>(a.ProductsPerKey()));
+      const double bytes = ReadByRows(static_cast<double>(weights[r].layer_read_bytes[l]),
+                                      static_cast<double>(weights[r].layer_bytes[l]),
+                                      model_.spec.layers[l].mlp, rows_);
+      return std::max(MsAt(bytes + kv_bytes, node.read_bytes_per_s), MsAt(flops, node.flops_per_s));
     });
     group->layer_ms.push_back(group->layer_ms.back() + ms);
   }
   group->embed_ms =
-      MsAt(static_cast<double>(weights[0].embed_bytes) / std::max(model_.spec.vocab, 1u),
+      MsAt(rows_ * static_cast<double>(weights[0].embed_bytes) / std::max(model_.spec.vocab, 1u),
            cluster_.nodes[group->of.nodes[0]].read_bytes_per_s);
   group->head_ms = slowest([&](size_t r, const PlannerNode& node) {
-    return std::max(MsAt(static_cast<double>(weights[r].head_bytes), node.read_bytes_per_s),
-                    MsAt(ShareOf(group->of.shares[r]) * model_.head_flops, node.flops_per_s));
+    return std::max(
+        MsAt(static_cast<double>(weights[r].head_bytes), node.read_bytes_per_s),
+        MsAt(rows_ * ShareOf(group->of.shares[r]) * model_.head_flops, node.flops_per_s));
   });
 }
 
@@ -122,7 +128,7 @@ void RankGroups::AddGathers(Group* group) const {
     }
   }
   const auto gather = [&](double columns, double part) {
-    return worst.latency_ms + MsAt(columns * sizeof(float) * part, worst.bytes_per_s);
+    return worst.latency_ms + MsAt(rows_ * columns * sizeof(float) * part, worst.bytes_per_s);
   };
   const double hidden = model_.spec.hidden;
   for (uint32_t l = 0; l < layers_; ++l) {

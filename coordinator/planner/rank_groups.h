@@ -23,9 +23,11 @@ struct RankGroup {
 // Of layers [begin, end) on one group. Const once it is made.
 class RankGroups {
  public:
-  // `cluster` and `model`, which has of_rank, outlive it.
+  // `cluster` and `model`, which has of_rank, outlive it. Times are those of a step with `rows`
+  // rows of one sequence.
   RankGroups(const PlannerCluster& cluster, const PlannerModel& model,
-             std::vector<RankGroup> groups, const AskedKv& kv, uint32_t max_batch_tokens);
+             std::vector<RankGroup> groups, const AskedKv& kv, uint32_t max_batch_tokens,
+             uint32_t rows = 1);
 
   size_t size() const { return groups_.size(); }
   const RankGroup& group(size_t g) const { return groups_[g].of; }
@@ -35,7 +37,7 @@ class RankGroups {
   // The groups' first nodes, as which hops and pages are asked of; the coordinator is size().
   const PlacementProblem& firsts() const { return firsts_; }
 
-  // A token's time in a stage, what its ranks gather included, and that alone.
+  // A step's time in a stage, what its ranks gather included, and that alone.
   double StageMs(size_t g, uint32_t begin, uint32_t end) const;
   double GatherMs(size_t g, uint32_t begin, uint32_t end) const;
   // What one rank takes. `stages`: of the plan, 0: as many as there may be.
@@ -73,6 +75,7 @@ class RankGroups {
   const PlannerCluster& cluster_;
   const PlannerModel& model_;
   const uint32_t layers_;
+  const uint32_t rows_;
   const PlacementProblem firsts_;
   std::vector<Group> groups_;
 };

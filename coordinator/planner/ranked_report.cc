@@ -202,8 +202,8 @@ class ChainWriter {
           "Left out: ",
           absl::StrJoin(idle.begin(), idle.begin() + static_cast<ptrdiff_t>(named), ", "),
           idle.size() > named ? absl::StrCat(" and ", idle.size() - named, " more") : "",
-          ", which find no group of ", request_.options.ranks(),
-          ", cannot compute together with others, or would take more time than they save."));
+          ". Each is in no group of ", request_.options.ranks(),
+          " that saves time, or cannot compute together with others."));
     }
   }
 

@@ -83,6 +83,9 @@ def test_plan_says_what_each_rank_has_and_load_keeps_to_it(tmp_path):
         assert sum(r["weight_bytes"] for r in stage["ranks"]) == stage["weight_bytes"]
         assert sum(r["kv_bytes"] for r in stage["ranks"]) == stage["kv_bytes"]
         assert any("to gather" in why for why in plan["why"])
+        assert any(re.match(r"With --ranks [23] one token would take .* rows of a prompt .* instead of", why)
+                   for why in c.json("plan", "llama")["why"])
+        assert any(why.startswith("With one node a stage one token") for why in c.json("plan", "llama", "--ranks", "2")["why"])
         c.run("model", "load", "llama", "--layers", layers)
         (loaded,) = plan_of(c, "llama")["stages"]
         assert loaded["ranks"] == stage["ranks"]
@@ -153,6 +156,26 @@ def test_a_model_that_waits_for_its_nodes_waits_for_each_rank(tmp_path, model):
         assert asked.answer() == right
         c.wait_ready("m")
         assert ranks_of(c, "m") == [["w0", "w1"]]
+        c.nothing_is_left()
+
+
+def test_an_answer_goes_on_when_a_rank_is_drained_and_when_stages_move(tmp_path, model):
+    tokens = 120 if SLOW == 1 else 60
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        c.start_workers(3)
+        c.load("m", model, ranks="2", context=512)
+        right = essence(c.json(*arguments(PROMPTS[0], tokens, "alone")))
+        (before,) = ranks_of(c, "m")
+        asked = under_way(Asked(c, PROMPTS[0], tokens, "drained"), tokens // 4, right)
+        c.run("node", "drain", before[1])
+        wait_without(c, before[1])
+        assert asked.answer() == right
+        c.run("node", "resume", before[1])
+        asked = under_way(Asked(c, PROMPTS[0], tokens, "moved"), tokens // 4, right)
+        c.run("model", "move", "m", "--layers", f"w0:0-2,w2=3+w1=1:3-{LAYERS - 1}")
+        assert asked.answer() == right
+        assert ranks_of(c, "m") == [["w0"], ["w2", "w1"]]
+        assert [rank["share"] for rank in plan_of(c, "m")["stages"][1]["ranks"]] == [0.75, 0.25]
         c.nothing_is_left()
 
 

@@ -94,9 +94,9 @@ PlannerCluster ModelLoads::Snapshot(const std::string& model) const {
 absl::StatusOr<v1::Plan> ModelLoads::MakePlanFor(const ModelRuntime& model,
                                                  const v1::LoadOptions& options,
                                                  bool activations_by_default) {
-  ASSIGN_OR_RETURN(PlannerCluster cluster, loop_->Ask([&] { return Snapshot(model.name); }));
-  return ChoosePlacement(model, options, std::move(cluster), options_.deployment.step_timeout,
-                         activations_by_default);
+  ASSIGN_OR_RETURN(const PlannerCluster cluster, loop_->Ask([&] { return Snapshot(model.name); }));
+  return ChooseAndCompare(model, options, cluster, options_.deployment.step_timeout,
+                          activations_by_default);
 }
 
 absl::StatusOr<v1::Plan> ModelLoads::Plan(const std::string& name, const v1::LoadOptions& options) {
@@ -126,8 +126,8 @@ absl::StatusOr<PlannedModel> ModelLoads::PlanOn(const ModelRuntime& model,
                    CompleteLoadOptions(model, options_.defaults, options));
   PlannedModel planned;
   ASSIGN_OR_RETURN(planned.plan,
-                   ChoosePlacement(model, complete, machines, options_.deployment.step_timeout,
-                                   options.activations() == v1::ACTIVATIONS_UNSPECIFIED));
+                   ChooseAndCompare(model, complete, machines, options_.deployment.step_timeout,
+                                    options.activations() == v1::ACTIVATIONS_UNSPECIFIED));
   if (complete.speculate() != "off") {
     planned.drafts =
         PredictDrafts(machines, model.ForPlanner(complete), complete, planned.plan, kDraftRules);

@@ -12,6 +12,7 @@
 #include "coordinator/deployment/placed_model.h"
 #include "coordinator/engine/drafter.h"
 #include "coordinator/engine/step_timing.h"
+#include "coordinator/planner/rank_comparison.h"
 #include "coordinator/planner/replacement.h"
 #include "coordinator/service/models/layer_caches.h"
 #include "coordinator/service/request/chat_answer.h"
@@ -220,6 +221,21 @@ absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::Lo
     plan.add_why("without " + SomeOf(full) + ": no room for its weights on the disk of --data-dir");
   }
   plan.add_why(FirstSteps(plan, options, step_timeout));
+  return plan;
+}
+
+absl::StatusOr<v1::Plan> ChooseAndCompare(const ModelRuntime& model, const v1::LoadOptions& options,
+                                          const PlannerCluster& cluster, nanoseconds step_timeout,
+                                          bool activations_by_default) {
+  ASSIGN_OR_RETURN(v1::Plan plan,
+                   ChoosePlacement(model, options, cluster, step_timeout, activations_by_default));
+  PlannerRequest request;
+  request.options = options;
+  request.activations_by_default = activations_by_default;
+  if (std::string compared = CompareRanks(cluster, model.ForPlanner(options), request, plan);
+      !compared.empty()) {
+    plan.add_why(std::move(compared));
+  }
   return plan;
 }
 

@@ -51,6 +51,11 @@ absl::StatusOr<v1::Plan> ChoosePlacement(const ModelRuntime& model, const v1::Lo
                                          PlannerCluster cluster, nanoseconds step_timeout,
                                          bool activations_by_default = false);
 
+// The same, with a sentence more on what ranks of stages would change (CompareRanks).
+absl::StatusOr<v1::Plan> ChooseAndCompare(const ModelRuntime& model, const v1::LoadOptions& options,
+                                          const PlannerCluster& cluster, nanoseconds step_timeout,
+                                          bool activations_by_default);
+
 // The best plan for a model that is placed as `before` says, on nodes of which some that it has are
 // gone: PlanReplacement. Errors: ChoosePlacement's.
 absl::StatusOr<v1::Plan> ChooseReplacement(const ModelRuntime& model,

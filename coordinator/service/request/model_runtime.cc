@@ -138,11 +138,11 @@ PlannerWeights AccountRank(const ModelManifest& manifest, v1::Quantize quantize,
         RankFootprint(CpuFootprint(), manifest.spec,
                       {.outputs = outputs, .first = rank == 0, .embeds = embeds, .heads = heads}));
   };
-  WeightAccount begins = account(/*embeds=*/true, /*heads=*/false);
-  return {.layer_bytes = std::move(begins.layer_bytes),
-          .layer_read_bytes = std::move(begins.layer_read_bytes),
-          .embed_bytes = begins.embed_bytes,
-          .head_bytes = account(/*embeds=*/false, /*heads=*/true).head_bytes};
+  WeightAccount ends = account(/*embeds=*/false, /*heads=*/true);
+  return {.layer_bytes = std::move(ends.layer_bytes),
+          .layer_read_bytes = std::move(ends.layer_read_bytes),
+          .embed_bytes = rank == 0 ? account(/*embeds=*/true, /*heads=*/false).embed_bytes : 0,
+          .head_bytes = ends.head_bytes};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/planner/asked.h"
+#include "coordinator/planner/rank_comparison.h"
 #include "coordinator/planner/rank_groups.h"
 #include "coordinator/planner/replacement.h"
 #include "tests/coordinator/planner/planner_testing.h"
@@ -272,6 +273,52 @@ TEST(RankedPlan, WhereTooFewNodesAreLeftEachStageHasOneUntilAnotherComes) {
                                   }});
   ASSERT_TRUE(better.ok() && better->has_value()) << better.status();
   EXPECT_THAT(Names(**better), ElementsAre("a+b:0-7"));
+}
+
+TEST(RankedPlan, AStepOfOneRowTakesWhatThePlanPredictsOfAToken) {
+  const PlannerCluster cluster = MakeCluster({Node("a", 20), Node("b", 10), Node("c", 5)}, kNear);
+  const PlannerModel model = Model();
+  for (const uint32_t ranks : {1, 2, 3}) {
+    const PlannerRequest request = Request(ranks);
+    const v1::Plan plan = MakePlan(cluster, model, request).value();
+    EXPECT_NEAR(StepMs(cluster, model, request, plan, 1), 1e3 / plan.predicted_tokens_per_s(), 1e-9)
+        << ranks;
+  }
+}
+
+TEST(RankedPlan, RowsOfAPromptAreGatheredAllOfThem) {
+  const PlannerModel model = Model();
+  const PlannerRequest request = Request(2);
+  const PlannerLink slow = {.latency_ms = 0, .bytes_per_s = 1e8};
+  const PlannerCluster cluster = MakeCluster({Node("a", 20), Node("b", 20)}, slow);
+  const v1::Plan plan = MakePlan(cluster, model, request).value();
+  const auto gathered = [&](uint32_t rows) {
+    PlannerCluster at_once = cluster;
+    at_once.links[0][1] = at_once.links[1][0] = {.latency_ms = 0, .bytes_per_s = 1e15};
+    return StepMs(cluster, model, request, plan, rows) -
+           StepMs(at_once, model, request, plan, rows);
+  };
+  EXPECT_GT(gathered(1), 0);
+  EXPECT_NEAR(gathered(512), 512 * gathered(1), 1e-6 * gathered(512));
+}
+
+TEST(RankedPlan, SaysWhatRanksWouldChangeAndWhatStagesWould) {
+  const PlannerModel model = Model();
+  PlannerCluster cluster = MakeCluster({Node("a", 20), Node("b", 20), Node("c", 20)}, kNear);
+  const v1::Plan stages = MakePlan(cluster, model, Request(0)).value();
+  EXPECT_THAT(CompareRanks(cluster, model, Request(0), stages),
+              ::testing::StartsWith("With --ranks 3 one token would take "));
+  const v1::Plan ranks = MakePlan(cluster, model, Request(2)).value();
+  EXPECT_THAT(CompareRanks(cluster, model, Request(2), ranks),
+              ::testing::StartsWith("With one node a stage one token would take "));
+  cluster.certificates = true;
+  EXPECT_EQ(CompareRanks(cluster, model, Request(0), stages), "");
+  cluster.certificates = false;
+  cluster.nodes[0].ranks = cluster.nodes[1].ranks = false;
+  EXPECT_EQ(CompareRanks(cluster, model, Request(0), stages), "");
+  PlannerRequest pinned = Request(0);
+  Pin(&pinned, 0, 7)->set_node("a");
+  EXPECT_EQ(CompareRanks(cluster, model, pinned, stages), "");
 }
 
 TEST(RankedPlan, SharesThatAreNoPartAreRefused) {
