@@ -35,12 +35,13 @@ except ImportError:
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 
-# hidden, layers, heads, kv_heads, head_dim, ffn, vocab. tiny6 is six of tiny11's layers; `small` is
-# for trying things out.
+# hidden, layers, heads, kv_heads, head_dim, ffn, vocab. tiny6 is six of tiny11's layers, wide4 four of a
+# model of 8 billion parameters; `small` is for trying things out.
 FIELDS = ("hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab")
 SHAPES = {name: dict(zip(FIELDS, sizes)) for name, sizes in {
     "tiny11": (2048, 22, 32, 4, 64, 5632, 32000),
     "tiny6": (2048, 6, 32, 4, 64, 5632, 32000),
+    "wide4": (4096, 4, 32, 8, 128, 14336, 32000),
     "small": (256, 4, 4, 2, 64, 512, 512),
 }.items()}
 
