@@ -298,7 +298,6 @@ CoordinatorOptions CoordinatorOptionsOf(const ServeFlags& f, bool off_loopback) 
   options.max_waiting_calls = f.max_waiting_calls;
   options.log_requests = f.log_requests == "on";
   options.insecure_off_loopback = off_loopback && f.security.insecure;
-  options.cluster.certificates = !f.security.tls_dir.empty();
   return options;
 }
 

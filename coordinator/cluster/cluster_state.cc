@@ -291,7 +291,6 @@ PlannerLink ClusterState::LinkBetween(const std::string& from, const std::string
 
 PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
   PlannerCluster cluster;
-  cluster.certificates = options_.certificates;
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {
     if (!node.alive || node.unfit() || node.draining || node.leaving()) {

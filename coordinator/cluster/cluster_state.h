@@ -67,7 +67,6 @@ struct ClusterOptions {
   nanoseconds measure_timeout = std::chrono::seconds(30);
   // Less free on the disk of a node's --data-dir is a problem; 0: never.
   uint64_t least_free_disk_bytes = uint64_t{16} << 20;
-  bool certificates = false;  // Nodes know each other by them.
 };
 
 class ClusterState {

@@ -47,8 +47,6 @@ struct PlannerCluster {
   std::vector<PlannerNode> nodes;
   // links[i][j], i and j in [0, nodes.size()]; the last index is the coordinator.
   std::vector<std::vector<PlannerLink>> links;
-  // Nodes know each other by certificates, with which ranks of a stage cannot connect.
-  bool certificates = false;
 };
 
 // The weights of the model's parts on a kind of device.

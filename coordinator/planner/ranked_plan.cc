@@ -42,12 +42,6 @@ class RankedPlanner {
           .Limit(absl::StrCat("ranks=", kMostRanks))
           .Hint("have at most 8 nodes compute a stage together");
     }
-    if (cluster_.certificates) {
-      return Error(absl::StatusCode::kFailedPrecondition, "RANKS_WITHOUT_TLS",
-                   "nodes that compute a stage together connect without TLS, and this cluster has "
-                   "certificates")
-          .Hint("load the model without --ranks, and with one node for each range of --layers");
-    }
     if (request_.options.standby() > 0) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_STANDBY",
                    "--standby keeps packed weights of whole layers, and ranks have parts of them")

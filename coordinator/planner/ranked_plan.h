@@ -15,8 +15,8 @@ bool AsksForRanks(const v1::LoadOptions& options);
 // --ranks nodes of one numerics, of which each has nodes near to its fastest one. Shares are by the
 // bandwidth at which nodes read, unless --layers gives them. Errors: MakePlan's, and
 // INVALID_ARGUMENT (RANKS_INVALID; BAD_STANDBY for --standby), FAILED_PRECONDITION
-// (RANKS_WITHOUT_TLS in a cluster with certificates; RANKS_NOT_SUPPORTED for a node that cannot
-// compute together with others), RESOURCE_EXHAUSTED (RANKS_NEED_NODES).
+// (RANKS_NOT_SUPPORTED for a node that cannot compute together with others), RESOURCE_EXHAUSTED
+// (RANKS_NEED_NODES).
 absl::StatusOr<v1::Plan> MakeRankedPlan(const PlannerCluster& cluster, const PlannerModel& model,
                                         const PlannerRequest& request);
 

@@ -29,6 +29,7 @@ class ExpectedRanks {
   RankHello HelloTo(uint32_t rank) const;
   void Dialled(uint32_t rank, std::unique_ptr<RankChannel> channel);
 
+  const RankSecret& secret() const { return secret_; }
   bool complete() const;
   // "rank 0 (calls), rank 2"; of who has not come.
   std::string Missing() const;

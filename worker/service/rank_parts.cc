@@ -51,10 +51,10 @@ std::unique_ptr<Shard> MakeLeader(const v1::Load& load, std::unique_ptr<RankShar
                      .address = one.worker().address(),
                      .loaded_epoch = load.epoch()});
   }
-  const auto join = [peers = std::move(peers), deployment = load.deployment(),
+  const auto join = [peers = std::move(peers), deployment = load.deployment(), wire = around.wire,
                      ask = around.ask](uint64_t epoch) {
     return JoinFollowers(
-        DrawSecret(), epoch, static_cast<uint32_t>(peers.size()),
+        DrawSecret(), epoch, static_cast<uint32_t>(peers.size()), wire,
         [&](const RankToJoin& to) -> absl::StatusOr<RankAddress> {
           const RankPeer& peer = peers[to.rank];
           auto address = ask(peer, deployment, to);
@@ -78,6 +78,7 @@ std::shared_ptr<RankSeat> MakeSeat(const v1::Load& load, std::unique_ptr<RankSha
                                     RankSeatConfig{.rank = load.ranks().rank(),
                                                    .times = TimesOf(load, clock),
                                                    .host = around.host,
+                                                   .wire = around.wire,
                                                    .log = log});
 }
 

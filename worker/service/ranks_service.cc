@@ -54,9 +54,8 @@ absl::StatusOr<RankToJoin> JoinOf(const v1::JoinRankRequest& request) {
 
 class RanksService::Impl {
  public:
-  Impl(bool tls, std::function<LinkHandler::Identity()> self)
-      : tls_(tls),
-        self_(std::move(self)),
+  explicit Impl(std::function<LinkHandler::Identity()> self)
+      : self_(std::move(self)),
         threads_(
             {.threads = 2, .name = "rank_joins", .hint = "the leader of the ranks asks again"}) {}
 
@@ -81,13 +80,6 @@ class RanksService::Impl {
   absl::StatusOr<std::shared_ptr<RankSeat>> Find(const v1::JoinRankRequest& request) const {
     const LinkHandler::Identity self = self_();
     RETURN_IF_ERROR(CheckExpectedNode(request, self));
-    if (tls_) {
-      return Error(
-                 absl::StatusCode::kFailedPrecondition, "RANKS_WITHOUT_TLS",
-                 "ranks of several workers connect without TLS, and this cluster has certificates")
-          .Node(self.node)
-          .Hint("place the model by stages");
-    }
     FindFn find;
     {
       MutexLock lock(&mutex_);
@@ -117,7 +109,6 @@ class RanksService::Impl {
     return ToGrpc(status);
   }
 
-  const bool tls_;
   const std::function<LinkHandler::Identity()> self_;
   mutable Mutex mutex_;
   FindFn find_ STRATA_GUARDED_BY(mutex_);
@@ -125,8 +116,8 @@ class RanksService::Impl {
   CallThreads threads_;  // Last: it uses the others.
 };
 
-RanksService::RanksService(bool tls, std::function<LinkHandler::Identity()> self)
-    : impl_(std::make_unique<Impl>(tls, std::move(self))) {}
+RanksService::RanksService(std::function<LinkHandler::Identity()> self)
+    : impl_(std::make_unique<Impl>(std::move(self))) {}
 RanksService::~RanksService() = default;
 void RanksService::Set(FindFn find) { impl_->Set(std::move(find)); }
 grpc::Service* RanksService::NewService() { return impl_->NewService(); }

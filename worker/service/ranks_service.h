@@ -22,8 +22,7 @@ class RanksService : public IoService {
   // The seat that was loaded with that epoch; null: there is none.
   using FindFn = std::function<std::shared_ptr<RankSeat>(uint64_t deployment, uint64_t epoch)>;
 
-  // `tls`: the cluster has certificates. Then no ranks join, since their connections have none.
-  RanksService(bool tls, std::function<LinkHandler::Identity()> self);
+  explicit RanksService(std::function<LinkHandler::Identity()> self);
   ~RanksService() override;  // The server is gone.
 
   // Until then nothing is loaded.

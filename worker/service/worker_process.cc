@@ -296,7 +296,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   const auto self = [&handler] { return handler.identity(); };
   WeightsService weights({}, cache.get(), &fetcher, self);
   KvService kv({}, self);
-  RanksService ranks(transport.secure(), self);
+  RanksService ranks(self);
   DiagnosisService diagnosis(&transport);
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
                    Listen(options, transport, {&links, &weights, &kv, &ranks, &diagnosis}));
@@ -366,6 +366,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(server->address()));
   parts.ranks = {
       .host = bound.host,
+      .wire = transport.secure() ? RankWire::kTls : RankWire::kPlain,
       .ask = [&transport](const RankPeer& peer, uint64_t deployment, const RankToJoin& join) {
         return AskToJoin(transport, peer, deployment, join, kJoinTimeout);
       }};

@@ -199,10 +199,6 @@ TEST(RankedPlan, RefusesWhatCannotBe) {
   PlannerRequest standby = Request(2);
   standby.options.set_standby(1);
   EXPECT_EQ(Reason(MakePlan(cluster, model, standby)), "BAD_STANDBY");
-  PlannerCluster secure = cluster;
-  secure.certificates = true;
-  EXPECT_EQ(Reason(MakePlan(secure, model, Request(2))), "RANKS_WITHOUT_TLS");
-  EXPECT_TRUE(MakePlan(secure, model, Request(1)).ok());
 
   PlannerRequest pinned = Request(0);
   v1::LoadOptions::PinnedLayers* pin = Pin(&pinned, 0, 7);
@@ -311,9 +307,6 @@ TEST(RankedPlan, SaysWhatRanksWouldChangeAndWhatStagesWould) {
   const v1::Plan ranks = MakePlan(cluster, model, Request(2)).value();
   EXPECT_THAT(CompareRanks(cluster, model, Request(2), ranks),
               ::testing::StartsWith("With one node a stage one token would take "));
-  cluster.certificates = true;
-  EXPECT_EQ(CompareRanks(cluster, model, Request(0), stages), "");
-  cluster.certificates = false;
   cluster.nodes[0].ranks = cluster.nodes[1].ranks = false;
   EXPECT_EQ(CompareRanks(cluster, model, Request(0), stages), "");
   PlannerRequest pinned = Request(0);

@@ -25,9 +25,9 @@ constexpr uint64_t kLoadedEpoch = 21;
 
 // A follower's worker.
 struct Follower {
-  Follower(const Transport& transport, const std::string& name, bool tls)
+  Follower(const Transport& transport, const std::string& name)
       : peer{.node = name, .incarnation = 77, .address = {}, .loaded_epoch = kLoadedEpoch},
-        service(tls, [name] {
+        service([name] {
           return LinkHandler::Identity{name, 77};
         }) {
     auto started = RpcServer::Start(transport, "127.0.0.1:0", {&service});
@@ -71,14 +71,14 @@ TEST_F(RanksServiceTest, WorkersThatAreAskedFollow) {
                            .names = {"w0", "w1", "w2"}};
   std::vector<std::unique_ptr<Follower>> followers;
   for (uint32_t rank = 1; rank < 3; ++rank) {
-    followers.push_back(std::make_unique<Follower>(transport_, times.names[rank], false));
+    followers.push_back(std::make_unique<Follower>(transport_, times.names[rank]));
     followers.back()->Have(std::make_shared<RankSeat>(
         std::move((*ranks)[rank]), stage.spec,
         RankSeatConfig{.rank = rank, .times = times, .host = "127.0.0.1", .log = nullptr}));
   }
   LeaderShard leader(std::move((*ranks)[0]), times);
   auto channels = JoinFollowers(
-      {1, 2, 3}, 5, 3,
+      {1, 2, 3}, 5, 3, RankWire::kPlain,
       [&](const RankToJoin& join) {
         return AskToJoin(transport_, followers[join.rank - 1]->peer, kDeployment, join, kWait);
       },
@@ -96,7 +96,7 @@ TEST_F(RanksServiceTest, WorkersThatAreAskedFollow) {
 }
 
 TEST_F(RanksServiceTest, WhoIsNotTheOneOrHasNoSuchRankSaysSo) {
-  Follower follower(transport_, "w1", false);
+  Follower follower(transport_, "w1");
   const RankToJoin join = {.epoch = 1, .rank = 1, .ranks = 2};
   const absl::Status none = Ask(follower.peer, join);
   EXPECT_EQ(none.code(), absl::StatusCode::kNotFound) << none;
@@ -116,7 +116,7 @@ TEST_F(RanksServiceTest, WhatIsNoJoinIsRefused) {
   auto ranks = LoadRanks(backends, std::vector<double>{1, 1}, stage.spec, model, nullptr, nullptr);
   ASSERT_TRUE(ranks.ok()) << ranks.status();
   const TurnedClock clock;  // Stands still.
-  Follower follower(transport_, "w1", false);
+  Follower follower(transport_, "w1");
   follower.Have(
       std::make_shared<RankSeat>(std::move((*ranks)[1]), stage.spec,
                                  RankSeatConfig{.rank = 1,
@@ -131,13 +131,6 @@ TEST_F(RanksServiceTest, WhatIsNoJoinIsRefused) {
   EXPECT_EQ(reason({.epoch = 1, .rank = 1, .ranks = 2, .lower = {{"127.0.0.1", 0}}}), "RANK_JOIN");
   EXPECT_EQ(reason({.epoch = 1, .rank = 1, .ranks = 2}), "");
   EXPECT_EQ(ReasonOf(Ask(follower.peer, {.epoch = 2, .rank = 1, .ranks = 2}, 9)), "NO_DEPLOYMENT");
-}
-
-TEST_F(RanksServiceTest, WithCertificatesNoRanksJoin) {
-  Follower follower(transport_, "w1", true);
-  const absl::Status refused = Ask(follower.peer, {.epoch = 1, .rank = 1, .ranks = 2});
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(ReasonOf(refused), "RANKS_WITHOUT_TLS");
 }
 
 }  // namespace

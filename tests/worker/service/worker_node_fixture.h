@@ -161,7 +161,7 @@ class Worker {
   GrpcWeightSources sources_;
   SourcedBlobs blobs_;
   Handler handler_;
-  RanksService ranks_{/*tls=*/false, [this] { return handler_.identity(); }};
+  RanksService ranks_{[this] { return handler_.identity(); }};
   std::unique_ptr<LinkService> links_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<GrpcLinkDialer> dialer_;

@@ -8,7 +8,8 @@
 namespace strata {
 
 absl::StatusOr<RankChannels> JoinFollowers(const RankSecret& secret, uint64_t epoch, uint32_t ranks,
-                                           const AskToJoinFn& ask, milliseconds timeout) {
+                                           RankWire wire, const AskToJoinFn& ask,
+                                           milliseconds timeout) {
   std::vector<RankAddress> addresses;
   for (uint32_t rank = 1; rank < ranks; ++rank) {
     ASSIGN_OR_RETURN(
@@ -24,7 +25,7 @@ absl::StatusOr<RankChannels> JoinFollowers(const RankSecret& secret, uint64_t ep
     const RankAddress& address = addresses[rank - 1];
     const auto dial = [&](RankConnection use) {
       return DialRank(address.host, address.port,
-                      {.secret = secret, .epoch = epoch, .from = 0, .to = rank, .use = use},
+                      {.secret = secret, .epoch = epoch, .from = 0, .to = rank, .use = use}, wire,
                       timeout);
     };
     ASSIGN_OR_RETURN(channels.gathers[rank], dial(RankConnection::kGathers));

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "worker/ranks/rank_channels.h"
 #include "worker/ranks/rank_hello.h"
+#include "worker/ranks/sockets/rank_wire.h"
 
 namespace strata {
 
@@ -36,7 +37,8 @@ using AskToJoinFn = std::function<absl::StatusOr<RankAddress>(const RankToJoin&)
 // Errors: what was asked answered, or DialRank's. Followers that were asked then wait in vain, for
 // as long as they do.
 absl::StatusOr<RankChannels> JoinFollowers(const RankSecret& secret, uint64_t epoch, uint32_t ranks,
-                                           const AskToJoinFn& ask, milliseconds timeout);
+                                           RankWire wire, const AskToJoinFn& ask,
+                                           milliseconds timeout);
 
 }  // namespace strata
 

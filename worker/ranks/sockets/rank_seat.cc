@@ -78,11 +78,12 @@ absl::StatusOr<uint16_t> RankSeat::Join(const RankToJoin& join) {
       for (uint32_t rank = 1; rank < join.rank; ++rank) {
         const RankAddress& address = join.lower[rank - 1];
         ASSIGN_OR_RETURN(auto channel, DialRank(address.host, address.port, expected.HelloTo(rank),
-                                                kRankHelloTimeout));
+                                                config_.wire, kRankHelloTimeout));
         expected.Dialled(rank, std::move(channel));
       }
       return epoch->listener->Await(
-          &expected, *config_.times.clock, deadline, [epoch] { return epoch->stopped.load(); },
+          &expected, config_.wire, *config_.times.clock, deadline,
+          [epoch] { return epoch->stopped.load(); },
           [this](const absl::Status& refused) { Log(refused); });
     };
     absl::Status status = connect();

@@ -20,6 +20,7 @@ struct RankSeatConfig {
   uint32_t rank = 1;  // Not the first.
   RankTimes times;    // With a name for each rank.
   std::string host;   // Where it listens for others; empty: everywhere.
+  RankWire wire = RankWire::kPlain;
   // What an epoch ended with, and connections that were refused; may be null. Any thread.
   std::function<void(const absl::Status&)> log = nullptr;
 };

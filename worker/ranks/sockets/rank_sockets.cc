@@ -19,6 +19,7 @@
 #include "common/status.h"
 #include "worker/collective/collective.h"
 #include "worker/collective/sockets/socket_channel.h"
+#include "worker/ranks/sockets/rank_tls.h"
 
 namespace strata {
 namespace {
@@ -83,7 +84,9 @@ absl::Status Unreachable(const std::string& address, const std::string& why) {
 
 // A connection that has not said all of its hello.
 struct Pending {
-  Socket socket;
+  int fd = -1;  // The channel's, to wait for.
+  std::unique_ptr<RankChannel> channel;
+  RankTls* tls = nullptr;  // The channel, while it is at its handshake.
   TimePoint until;
   std::array<uint8_t, kRankHelloBytes> bytes = {};
   size_t got = 0;
@@ -95,20 +98,36 @@ absl::Status Silent() {
       .Limit(absl::StrCat("hello_ms=", kRankHelloTimeout.count()));
 }
 
+// Takes over the socket.
+absl::StatusOr<Pending> NewPending(Socket socket, const RankSecret& secret, RankWire wire,
+                                   TimePoint until) {
+  Pending pending = {.fd = socket.fd(), .until = until};
+  ASSIGN_OR_RETURN(pending.channel, MakeSocketChannel(socket.Release()));
+  if (wire == RankWire::kTls) {
+    auto tls =
+        std::make_unique<RankTls>(std::move(pending.channel), secret, RankTls::Side::kIsDialled);
+    pending.tls = tls.get();
+    pending.channel = std::move(tls);
+  }
+  return pending;
+}
+
 // Ok while more is to come; then `*whole`.
 absl::Status Read(Pending* pending, bool* whole) {
-  const ssize_t got = recv(pending->socket.fd(), pending->bytes.data() + pending->got,
-                           pending->bytes.size() - pending->got, MSG_DONTWAIT);
-  if (got == 0) {
+  if (pending->tls != nullptr) {
+    ASSIGN_OR_RETURN(const bool over, pending->tls->Handshake());
+    if (!over) {
+      return absl::OkStatus();
+    }
+    pending->tls = nullptr;
+  }
+  const absl::StatusOr<size_t> got =
+      pending->channel->Receive(std::span(pending->bytes).subspan(pending->got));
+  if (!got.ok()) {
     return Error(absl::StatusCode::kInvalidArgument, kRankHelloRefused,
                  "a connection to a rank ended before its hello did");
   }
-  if (got < 0) {
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR
-               ? absl::OkStatus()
-               : absl::UnavailableError(std::strerror(errno));
-  }
-  pending->got += static_cast<size_t>(got);
+  pending->got += *got;
   *whole = pending->got == pending->bytes.size();
   return absl::OkStatus();
 }
@@ -116,8 +135,7 @@ absl::Status Read(Pending* pending, bool* whole) {
 // Of the connection, once its hello is whole: whether it is taken.
 absl::Status Admit(Pending* pending, ExpectedRanks* expected) {
   ASSIGN_OR_RETURN(const RankHello hello, DecodeRankHello(pending->bytes));
-  ASSIGN_OR_RETURN(auto channel, MakeSocketChannel(pending->socket.Release()));
-  return expected->Take(hello, std::move(channel));
+  return expected->Take(hello, std::move(pending->channel));
 }
 
 // 0, or errno. Ends within the time.
@@ -136,6 +154,42 @@ int Connect(int fd, const addrinfo& to, milliseconds timeout) {
   socklen_t size = sizeof(error);
   getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
   return error;
+}
+
+// Of a socket that is connected.
+absl::StatusOr<std::unique_ptr<RankChannel>> SayHello(Socket socket, const RankHello& hello,
+                                                      RankWire wire, const Clock& clock,
+                                                      TimePoint deadline) {
+  const int fd = socket.fd();
+  ASSIGN_OR_RETURN(std::unique_ptr<RankChannel> channel, MakeSocketChannel(socket.Release()));
+  RankTls* tls = nullptr;
+  if (wire == RankWire::kTls) {
+    auto made = std::make_unique<RankTls>(std::move(channel), hello.secret, RankTls::Side::kDials);
+    tls = made.get();
+    channel = std::move(made);
+  }
+  std::array<uint8_t, kRankHelloBytes> bytes;
+  EncodeRankHello(hello, bytes);
+  std::span<const uint8_t> left = bytes;
+  while (true) {
+    if (tls != nullptr) {
+      ASSIGN_OR_RETURN(const bool over, tls->Handshake());
+      tls = over ? nullptr : tls;
+    }
+    if (tls == nullptr) {
+      ASSIGN_OR_RETURN(const size_t sent, channel->Send(left));
+      left = left.subspan(sent);
+      if (left.empty()) {
+        return channel;
+      }
+    }
+    if (clock.Now() >= deadline) {
+      return absl::DeadlineExceededError("it did not answer in time");
+    }
+    // A new connection has room for what is sent: it waits for the other end.
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    (void)poll(&waiting, 1, static_cast<int>(kLook.count()));
+  }
 }
 
 }  // namespace
@@ -169,8 +223,8 @@ absl::StatusOr<std::unique_ptr<RankListener>> RankListener::Open(const std::stri
 
 RankListener::~RankListener() { close(socket_); }
 
-absl::Status RankListener::Await(ExpectedRanks* expected, const Clock& clock, TimePoint deadline,
-                                 const std::function<bool()>& stopped,
+absl::Status RankListener::Await(ExpectedRanks* expected, RankWire wire, const Clock& clock,
+                                 TimePoint deadline, const std::function<bool()>& stopped,
                                  const std::function<void(const absl::Status&)>& refused) {
   std::vector<Pending> pending;
   while (!expected->complete()) {
@@ -191,7 +245,7 @@ absl::Status RankListener::Await(ExpectedRanks* expected, const Clock& clock, Ti
     // With as many as may be at their hellos, others wait to be accepted.
     std::vector<pollfd> polled;
     for (const Pending& one : pending) {
-      polled.push_back({.fd = one.socket.fd(), .events = POLLIN, .revents = 0});
+      polled.push_back({.fd = one.fd, .events = POLLIN, .revents = 0});
     }
     if (pending.size() < kMostRankHellos) {
       polled.push_back({.fd = socket_, .events = POLLIN, .revents = 0});
@@ -200,7 +254,8 @@ absl::Status RankListener::Await(ExpectedRanks* expected, const Clock& clock, Ti
     std::vector<Pending> left;
     for (size_t i = 0; i < pending.size(); ++i) {  // Who came first is taken first.
       bool whole = false;
-      absl::Status status = polled[i].revents != 0 ? Read(&pending[i], &whole) : absl::OkStatus();
+      // What came may be within TLS already, where a poll does not see it.
+      absl::Status status = Read(&pending[i], &whole);
       if (status.ok() && whole) {
         status = Admit(&pending[i], expected);
       }
@@ -214,7 +269,11 @@ absl::Status RankListener::Await(ExpectedRanks* expected, const Clock& clock, Ti
     if (polled.back().fd == socket_ && polled.back().revents != 0) {
       Socket accepted(accept(socket_, nullptr, nullptr));
       if (accepted.fd() >= 0 && Prepare(accepted.fd())) {
-        pending.push_back({.socket = std::move(accepted), .until = now + kRankHelloTimeout});
+        auto one =
+            NewPending(std::move(accepted), expected->secret(), wire, now + kRankHelloTimeout);
+        if (one.ok()) {
+          pending.push_back(*std::move(one));
+        }
       }
     }
   }
@@ -222,35 +281,33 @@ absl::Status RankListener::Await(ExpectedRanks* expected, const Clock& clock, Ti
 }
 
 absl::StatusOr<std::unique_ptr<RankChannel>> DialRank(const std::string& host, uint16_t port,
-                                                      const RankHello& hello,
+                                                      const RankHello& hello, RankWire wire,
                                                       milliseconds timeout) {
   const std::string address = Text(host, port);
   const auto found = Resolve(host, port, 0);
   if (!found.ok()) {
     return Unreachable(address, std::string(found.status().message()));
   }
-  int error = ENETUNREACH;
+  const SystemClock clock;
+  const TimePoint deadline = clock.Now() + timeout;
+  std::string why = std::strerror(ENETUNREACH);
   for (const addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype, at->ai_protocol));
     if (socket.fd() < 0 || !Prepare(socket.fd())) {
-      error = errno;
+      why = std::strerror(errno);
       continue;
     }
-    error = Connect(socket.fd(), *at, timeout);
-    if (error != 0) {
+    if (const int error = Connect(socket.fd(), *at, timeout); error != 0) {
+      why = std::strerror(error);
       continue;
     }
-    std::array<uint8_t, kRankHelloBytes> bytes;
-    EncodeRankHello(hello, bytes);
-    // What a new connection sends first has room.
-    if (send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(bytes.size())) {
-      error = errno;
-      continue;
+    auto channel = SayHello(std::move(socket), hello, wire, clock, deadline);
+    if (channel.ok()) {
+      return channel;
     }
-    return MakeSocketChannel(socket.Release());
+    why = std::string(channel.status().message());
   }
-  return Unreachable(address, std::strerror(error));
+  return Unreachable(address, why);
 }
 
 }  // namespace strata

@@ -13,6 +13,7 @@
 #include "worker/collective/rank_channel.h"
 #include "worker/ranks/expected_ranks.h"
 #include "worker/ranks/rank_hello.h"
+#include "worker/ranks/sockets/rank_wire.h"
 
 namespace strata {
 
@@ -32,10 +33,11 @@ class RankListener {
 
   uint16_t port() const { return port_; }
 
-  // Takes connections until all that are expected are there. One that says no hello in time, or
-  // another than is expected, is closed, and `refused` told why. DEADLINE_EXCEEDED
+  // Takes connections until all that are expected are there. One that says no hello in time,
+  // another than is expected, or none by TLS where that is asked for, is closed, and `refused` told
+  // why. DEADLINE_EXCEEDED
   // (COLLECTIVE_TIMEOUT) names who is missing; CANCELLED once `stopped` says so.
-  absl::Status Await(ExpectedRanks* expected, const Clock& clock, TimePoint deadline,
+  absl::Status Await(ExpectedRanks* expected, RankWire wire, const Clock& clock, TimePoint deadline,
                      const std::function<bool()>& stopped,
                      const std::function<void(const absl::Status&)>& refused);
 
@@ -46,11 +48,12 @@ class RankListener {
   const uint16_t port_;
 };
 
-// Connects and says `hello`. UNAVAILABLE (RANK_UNREACHABLE) names the address, and whether it could
-// not be found, refused, or did not answer in time. Finding a name may take as long as the system
-// lets it.
+// Connects and says `hello`, behind a handshake where it goes by TLS. UNAVAILABLE
+// (RANK_UNREACHABLE) names the address, and whether it could not be found, refused, did not answer
+// in time, or has another secret. Finding a name may take as long as the system lets it.
 absl::StatusOr<std::unique_ptr<RankChannel>> DialRank(const std::string& host, uint16_t port,
-                                                      const RankHello& hello, milliseconds timeout);
+                                                      const RankHello& hello, RankWire wire,
+                                                      milliseconds timeout);
 
 }  // namespace strata
 

@@ -44,7 +44,8 @@ class RankSeatTest : public ::testing::Test {
     for (uint32_t rank = 1; rank < shares.size(); ++rank) {
       seats_[rank] = std::make_unique<RankSeat>(
           std::move((*ranks)[rank]), stage_.spec,
-          RankSeatConfig{.rank = rank, .times = times, .host = "127.0.0.1", .log = nullptr});
+          RankSeatConfig{
+              .rank = rank, .times = times, .host = "127.0.0.1", .wire = wire_, .log = nullptr});
     }
     leader_ = std::make_unique<LeaderShard>(std::move((*ranks)[0]), times);
   }
@@ -55,7 +56,7 @@ class RankSeatTest : public ::testing::Test {
   absl::Status Join(uint64_t epoch) {
     ASSIGN_OR_RETURN(RankChannels channels,
                      JoinFollowers(
-                         kSecret, epoch, static_cast<uint32_t>(seats_.size()),
+                         kSecret, epoch, static_cast<uint32_t>(seats_.size()), wire_,
                          [this](const RankToJoin& join) { return Ask(join); }, kDial));
     leader_->Join(std::move(channels));
     return absl::OkStatus();
@@ -76,6 +77,7 @@ class RankSeatTest : public ::testing::Test {
   }
 
   const TurnedClock clock_;  // Stands still.
+  RankWire wire_ = RankWire::kPlain;
   const MadeUpModel model_{{.heads = 6, .kv_heads = 2}};
   const MadeUpStage stage_ = WholeModel(model_);
   std::vector<std::unique_ptr<Backend>> backends_;
@@ -89,13 +91,16 @@ TEST_F(RankSeatTest, RanksThatWereAskedToJoinComputeTheBitsOfOneInOneEpochAfterA
   const auto expected = Step(alone.get());
   ASSERT_TRUE(expected.ok()) << expected.status();
   for (const std::vector<double>& shares : {std::vector<double>{1, 1}, {2, 1, 1}, {1, 1, 1, 1}}) {
-    ASSERT_NO_FATAL_FAILURE(Make(shares));
-    for (const uint64_t epoch : {3u, 4u}) {
-      const absl::Status joined = Join(epoch);
-      ASSERT_TRUE(joined.ok()) << joined;
-      const auto values = Step(leader_.get());
-      ASSERT_TRUE(values.ok()) << values.status();
-      EXPECT_EQ(*values, *expected);
+    for (const RankWire wire : {RankWire::kPlain, RankWire::kTls}) {
+      wire_ = wire;
+      ASSERT_NO_FATAL_FAILURE(Make(shares));
+      for (const uint64_t epoch : {3u, 4u}) {
+        const absl::Status joined = Join(epoch);
+        ASSERT_TRUE(joined.ok()) << joined;
+        const auto values = Step(leader_.get());
+        ASSERT_TRUE(values.ok()) << values.status();
+        EXPECT_EQ(*values, *expected);
+      }
     }
   }
 }
@@ -126,7 +131,7 @@ TEST_F(RankSeatTest, WhatItIsNotAskedRightlyIsRefused) {
 TEST_F(RankSeatTest, AFollowerThatCannotBeAskedEndsTheJoining) {
   ASSERT_NO_FATAL_FAILURE(Make({1, 1}));
   const auto joined = JoinFollowers(
-      kSecret, 1, 2,
+      kSecret, 1, 2, wire_,
       [](const RankToJoin&) -> absl::StatusOr<RankAddress> {
         return Error(absl::StatusCode::kNotFound, "NO_DEPLOYMENT", "not loaded");
       },

@@ -37,8 +37,8 @@ RankHello Hello(uint32_t from, uint32_t to, RankConnection use = RankConnection:
   return {.secret = kSecret, .epoch = 5, .from = from, .to = to, .use = use};
 }
 
-std::unique_ptr<RankChannel> Dial(uint16_t port, const RankHello& hello) {
-  auto channel = DialRank(kHost, port, hello, kDial);
+std::unique_ptr<RankChannel> Dial(uint16_t port, const RankHello& hello, RankWire wire) {
+  auto channel = DialRank(kHost, port, hello, wire, kDial);
   EXPECT_TRUE(channel.ok()) << channel.status();
   return *std::move(channel);
 }
@@ -57,8 +57,8 @@ bool Closes(RankChannel* channel) {
 // A follower that waits on a thread of its own.
 class Waiting {
  public:
-  Waiting(uint32_t own, uint32_t ranks, const Clock* clock)
-      : listener_(Listen()), expected_(kSecret, 5, own, ranks), clock_(clock) {}
+  Waiting(uint32_t own, uint32_t ranks, RankWire wire, const Clock* clock)
+      : listener_(Listen()), expected_(kSecret, 5, own, ranks), wire_(wire), clock_(clock) {}
   ~Waiting() {
     stopped_ = true;
     Join().IgnoreError();
@@ -69,7 +69,7 @@ class Waiting {
   void Start(milliseconds timeout) {
     thread_ = std::thread([this, deadline = clock_->Now() + timeout] {
       status_ = listener_->Await(
-          &expected_, *clock_, deadline, [this] { return stopped_.load(); },
+          &expected_, wire_, *clock_, deadline, [this] { return stopped_.load(); },
           [this](const absl::Status& why) {
             EXPECT_EQ(ReasonOf(why), kRankHelloRefused) << why;
             ++refused_;
@@ -88,6 +88,7 @@ class Waiting {
  private:
   const std::unique_ptr<RankListener> listener_;
   ExpectedRanks expected_;
+  const RankWire wire_;
   const Clock* const clock_;
   std::atomic<bool> stopped_{false};
   std::atomic<int> refused_{0};
@@ -95,12 +96,23 @@ class Waiting {
   std::thread thread_;
 };
 
-TEST(RankSocketsTest, RanksThatConnectedMeet) {
+class RankSocketsTest : public ::testing::TestWithParam<RankWire> {
+ protected:
+  static std::unique_ptr<RankChannel> Dial(uint16_t port, const RankHello& hello) {
+    return strata::Dial(port, hello, GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Wires, RankSocketsTest,
+                         ::testing::Values(RankWire::kPlain, RankWire::kTls), [](const auto& info) {
+                           return info.param == RankWire::kTls ? "Tls" : "Plain";
+                         });
+
+TEST_P(RankSocketsTest, RanksThatConnectedMeet) {
   const SystemClock clock;
-  Waiting one(1, 3, &clock);
-  Waiting two(2, 3, &clock);
-  two.expected()->Dialled(1, Dial(one.port(), two.expected()->HelloTo(1)));
+  Waiting one(1, 3, GetParam(), &clock);
+  Waiting two(2, 3, GetParam(), &clock);
   one.Start(kDial);
+  two.expected()->Dialled(1, Dial(one.port(), two.expected()->HelloTo(1)));
   two.Start(kDial);
   std::vector<RankChannels> channels(3);
   channels[0].gathers.push_back(nullptr);
@@ -135,23 +147,43 @@ TEST(RankSocketsTest, RanksThatConnectedMeet) {
   EXPECT_EQ(one.refused() + two.refused(), 0);
 }
 
-TEST(RankSocketsTest, WhoSaysAnotherHelloIsClosedAndTheOthersAreStillTaken) {
+TEST_P(RankSocketsTest, WhoSaysAnotherHelloIsClosedAndTheOthersAreStillTaken) {
   const SystemClock clock;
-  Waiting follower(1, 2, &clock);
+  Waiting follower(1, 2, GetParam(), &clock);
   follower.Start(kDial);
   RankHello stranger = Hello(0, 1);
   stranger.secret[0] ^= 1;
-  auto refused = Dial(follower.port(), stranger);
-  EXPECT_TRUE(Closes(refused.get()));
+  if (GetParam() == RankWire::kTls) {
+    // It does not get as far as a hello.
+    const auto refused = DialRank(kHost, follower.port(), stranger, GetParam(), kDial);
+    EXPECT_EQ(ReasonOf(refused.status()), "RANK_UNREACHABLE") << refused.status();
+    EXPECT_NE(refused.status().message().find("secret"), std::string::npos) << refused.status();
+  } else {
+    EXPECT_TRUE(Closes(Dial(follower.port(), stranger).get()));
+  }
   const auto calls = Dial(follower.port(), Hello(0, 1, RankConnection::kCalls));
   const auto gathers = Dial(follower.port(), Hello(0, 1));
   EXPECT_TRUE(follower.Join().ok());
   EXPECT_EQ(follower.refused(), 1);
 }
 
-TEST(RankSocketsTest, WhoComesTwiceIsClosedTheSecondTime) {
+TEST_P(RankSocketsTest, WhoSpeaksTheOtherWayIsClosedAndTheOthersAreStillTaken) {
   const SystemClock clock;
-  Waiting follower(1, 2, &clock);
+  Waiting follower(1, 2, GetParam(), &clock);
+  follower.Start(kDial);
+  const bool tls = GetParam() == RankWire::kTls;
+  auto other =
+      DialRank(kHost, follower.port(), Hello(0, 1), tls ? RankWire::kPlain : RankWire::kTls, kDial);
+  EXPECT_TRUE(!other.ok() || Closes(other->get()));
+  const auto calls = Dial(follower.port(), Hello(0, 1, RankConnection::kCalls));
+  const auto gathers = Dial(follower.port(), Hello(0, 1));
+  EXPECT_TRUE(follower.Join().ok());
+  EXPECT_EQ(follower.refused(), 1);
+}
+
+TEST_P(RankSocketsTest, WhoComesTwiceIsClosedTheSecondTime) {
+  const SystemClock clock;
+  Waiting follower(1, 2, GetParam(), &clock);
   follower.Start(kDial);
   const auto first = Dial(follower.port(), Hello(0, 1));
   const auto second = Dial(follower.port(), Hello(0, 1));
@@ -162,9 +194,9 @@ TEST(RankSocketsTest, WhoComesTwiceIsClosedTheSecondTime) {
   EXPECT_TRUE(absl::IsCancelled(follower.Join()));
 }
 
-TEST(RankSocketsTest, WhoDoesNotSayAllOfAHelloIsClosedOnceTheTimeHasPassed) {
+TEST_P(RankSocketsTest, WhoDoesNotSayAllOfAHelloIsClosedOnceTheTimeHasPassed) {
   TurnedClock clock;
-  Waiting follower(1, 2, &clock);
+  Waiting follower(1, 2, GetParam(), &clock);
   follower.Start(milliseconds(3'600'000));
   const int silent = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{};
@@ -186,9 +218,9 @@ TEST(RankSocketsTest, WhoDoesNotSayAllOfAHelloIsClosedOnceTheTimeHasPassed) {
   EXPECT_TRUE(follower.Join().ok());
 }
 
-TEST(RankSocketsTest, WhoIsMissingIsNamedOnceTheTimeHasPassed) {
+TEST_P(RankSocketsTest, WhoIsMissingIsNamedOnceTheTimeHasPassed) {
   TurnedClock clock;
-  Waiting follower(1, 3, &clock);
+  Waiting follower(1, 3, GetParam(), &clock);
   follower.Start(milliseconds(1000));
   const auto calls = Dial(follower.port(), Hello(0, 1, RankConnection::kCalls));
   std::atomic<bool> ended{false};
@@ -207,17 +239,17 @@ TEST(RankSocketsTest, WhoIsMissingIsNamedOnceTheTimeHasPassed) {
   EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status;
 }
 
-TEST(RankSocketsTest, AnAddressWhereNobodyListensIsNamed) {
+TEST_P(RankSocketsTest, AnAddressWhereNobodyListensIsNamed) {
   uint16_t port = 0;
   { port = Listen()->port(); }
-  const auto channel = DialRank(kHost, port, Hello(0, 1), kDial);
+  const auto channel = DialRank(kHost, port, Hello(0, 1), GetParam(), kDial);
   EXPECT_EQ(channel.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ReasonOf(channel.status()), "RANK_UNREACHABLE");
   EXPECT_NE(channel.status().message().find("127.0.0.1:" + std::to_string(port)), std::string::npos)
       << channel.status();
 }
 
-TEST(RankSocketsTest, AnAddressOfAnotherMachineIsNoneToListenAt) {
+TEST_P(RankSocketsTest, AnAddressOfAnotherMachineIsNoneToListenAt) {
   const auto listener = RankListener::Open("192.0.2.1", 0);
   EXPECT_EQ(ReasonOf(listener.status()), "RANK_LISTEN") << listener.status();
 }
