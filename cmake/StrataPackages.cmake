@@ -7,9 +7,22 @@ set(deploy ${CMAKE_SOURCE_DIR}/deploy)
 
 # ---- what is made of what was built
 
-# The client library with all of ours that it needs, as one archive.
-set(sdk_parts strata_sdk strata_rpc strata_address strata_call_threads strata_platform strata_common
-  strata_grpc strata_proto)
+# The client library with all of ours that it needs, as one archive: what it links, and what that does.
+set(sdk_parts strata_sdk)
+set(unseen strata_sdk)
+while(unseen)
+  list(POP_FRONT unseen part)
+  get_target_property(links ${part} LINK_LIBRARIES)
+  foreach(link IN LISTS links)
+    if(link MATCHES "^strata_" AND NOT link IN_LIST sdk_parts)
+      get_target_property(type ${link} TYPE)
+      if(type STREQUAL "STATIC_LIBRARY")
+        list(APPEND sdk_parts ${link})
+        list(APPEND unseen ${link})
+      endif()
+    endif()
+  endforeach()
+endwhile()
 set(script "CREATE ${packages}/libstrata.a\n")
 foreach(part IN LISTS sdk_parts)
   string(APPEND script "ADDLIB $<TARGET_FILE:${part}>\n")
