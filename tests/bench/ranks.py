@@ -38,7 +38,7 @@ def models_on(shape, folder, placements, **load):
     flags = {"lease": "60s", "step_timeout": "60s"}  # It is not failures that are measured.
     with module.Cluster(folder, **flags) as cluster:
         for name in ("w0", "w1"):
-            cluster.start_worker(name, threads=1)
+            cluster.start_worker(name, threads=1, memory="6GiB")
         for name, place in placements.items():
             cluster.run("model", "add", shape / "hf", "--name", name, timeout_s=600)
             options = {"context": PROMPT_TOKENS + 512, "speculate": "off", **load}
