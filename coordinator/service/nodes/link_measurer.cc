@@ -123,6 +123,12 @@ void LinkMeasurer::MeasureDoubtful(TimePoint now) {
       } else {
         Ask(*from, *to, now);
       }
+      for (const v1::PlanRank& rank : stage.ranks()) {
+        const NodeRecord* follower = cluster_->Find(rank.node());
+        if (follower != to && follower != nullptr && follower->alive) {
+          Ask(*to, *follower, now);
+        }
+      }
       from = to;
     }
   }

@@ -229,5 +229,25 @@ TEST_F(LinksOfAModel, AreMeasuredAfterAFaultAndNotBecauseItMoved) {
   EXPECT_THAT(Pass(), IsEmpty());
 }
 
+TEST_F(LinksOfAModel, OfTheFirstRankToTheOthersAreMeasuredToo) {
+  v1::Plan plan = MakePlan(32);
+  v1::PlanStage* const shared = plan.mutable_pipelines(0)->mutable_stages(0);
+  shared->mutable_ranks(0)->set_incarnation(11);
+  shared->mutable_ranks(0)->set_share_end(32768);
+  v1::PlanRank* const follower = shared->add_ranks();
+  follower->set_node("c");
+  follower->set_incarnation(13);
+  follower->set_share_begin(32768);
+  follower->set_share_end(65536);
+  plan.mutable_pipelines(0)->mutable_stages(1)->mutable_ranks(0)->set_incarnation(12);
+  ASSERT_TRUE(model_->Move(plan, Deployment::MoveWay::kPause).ok());
+  Loaded({"a", "b", "c"});
+  Linked({"a", "b"});
+  BreakLinkOf("a");
+  Linked({"a", "b"});
+  EXPECT_THAT(Pass(), ElementsAre("a", "c", "b"));
+  EXPECT_THAT(Pass(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace strata
