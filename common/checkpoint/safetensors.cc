@@ -46,6 +46,9 @@ std::optional<std::vector<uint64_t>> Integers(const json& value) {
 }
 
 absl::Status CheckMetadata(const json& metadata, std::string_view file) {
+  if (metadata.is_null()) {
+    return absl::OkStatus();  // As MLX writes none.
+  }
   if (!metadata.is_object()) {
     return Invalid(file, "__metadata__ is not an object");
   }

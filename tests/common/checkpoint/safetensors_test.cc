@@ -47,6 +47,14 @@ TEST(SafetensorsHeader, TakesMetadataTrailingSpacesScalarsAndEmptyTensors) {
   EXPECT_TRUE(ParseHeader("{}", 0).ok());
 }
 
+// As mx.save_safetensors writes a file that was given none.
+TEST(SafetensorsHeader, TakesMetadataOfNull) {
+  const auto entries = ParseHeader(
+      R"({"__metadata__":null,"s":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})", 8);
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  EXPECT_EQ(entries->size(), 1);
+}
+
 struct BadHeader {
   const char* header;
   uint64_t data_bytes;
