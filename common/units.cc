@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/charconv.h"
 #include "common/status.h"
 
 namespace strata {
@@ -31,7 +32,7 @@ constexpr Unit kDurations[] = {{"ns", 1},     {"us", 1e3},    {"ms", 1e6},
 // The number at the start of `text` and what follows it; false if there is none.
 bool SplitNumber(std::string_view text, double* number, std::string_view* unit) {
   const char* end = text.data() + text.size();
-  auto [rest, error] = std::from_chars(text.data(), end, *number, std::chars_format::fixed);
+  auto [rest, error] = absl::from_chars(text.data(), end, *number, absl::chars_format::fixed);
   if (error != std::errc() || *number < 0 || !std::isfinite(*number)) {
     return false;
   }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <utility>
 
+#include "absl/strings/charconv.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/checkpoint/unsupported_model.h"
@@ -27,7 +28,7 @@ double AsWritten(double number) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof(text), static_cast<float>(number));
   double out = number;
-  std::from_chars(text, end.ptr, out);
+  absl::from_chars(text, end.ptr, out);
   return out;
 }
 
