@@ -10,14 +10,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/backend/mlx/streams.h"
 
 namespace strata::mlx {
 
 // What `call`, which gives an absl::Status, gives. INTERNAL (MLX_FAILED) with MLX's own words where
-// it throws, RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED) where memory is short. `where` is what was done.
+// it throws, RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED) where memory is short. `where` is what was done,
+// on the thread's stream (TakeStream).
 template <typename Call>
 absl::Status Guarded(std::string_view where, Call&& call) {
   try {
+    TakeStream();
     return std::forward<Call>(call)();
   } catch (const std::bad_alloc&) {
     return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",

@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <latch>
 #include <map>
+#include <thread>
 
 #include "common/status.h"
 #include "mlx/memory.h"
+#include "mlx/stream.h"
 #include "tests/worker/backend/models/forward.h"
 #include "tests/worker/backend/models/golden_model.h"
 #include "tests/worker/backend/models/golden_runs.h"
@@ -190,6 +193,38 @@ std::vector<float> LogitsOfOneStep(Shard* shard, const ModelSpec& model) {
   EXPECT_TRUE(shard->Head(last).ok());
   EXPECT_TRUE(shard->ReadLogits(logits).ok());
   return logits;
+}
+
+// Each load of a worker is on a thread of its own, and a stream of MLX is never ended.
+TEST(MlxBackendTest, LoadsOnThreadsThatEndLeaveNoStreamsBehind) {
+  const auto backend = Make();
+  const MadeUpModel model({});
+  const MadeUpStage stage = WholeModel(model);
+  const auto load = [&] {
+    const auto shard = backend->Load(stage.spec, model, nullptr, nullptr);
+    ASSERT_TRUE(shard.ok()) << shard.status();
+    LogitsOfOneStep(shard->get(), model.spec());
+  };
+  load();
+  // Two at a time need two streams, and no more at the next time.
+  const auto load_two = [&] {
+    std::latch both(2);
+    const auto one = [&] {
+      load();
+      both.arrive_and_wait();
+    };
+    std::thread first(one);
+    std::thread second(one);
+    first.join();
+    second.join();
+  };
+  load_two();
+  const size_t streams = ::mlx::core::get_streams().size();
+  for (int i = 0; i < 20; ++i) {
+    std::thread(load).join();
+    load_two();
+  }
+  EXPECT_EQ(::mlx::core::get_streams().size(), streams);
 }
 
 // A matrix of floats in two bytes lies there as it is stored, and gives the bits of the same in
