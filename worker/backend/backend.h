@@ -41,6 +41,8 @@ struct DeviceFacts {
   // Of a device with memory of its own, what was free of it when the backend was made; 0: stages
   // are in the host's.
   uint64_t memory_bytes = 0;
+  // The most that such stages may take of the host's memory for the device to hold them; 0: all.
+  uint64_t shared_bytes = 0;
 };
 
 // Of memory that a library allocates: in arrays, and kept to be used again.

@@ -22,10 +22,14 @@ uint64_t MeasuredBytes(uint64_t wanted, uint64_t memory_bytes, uint64_t resident
   return std::min(wanted, std::max(free / 2, kFewest));
 }
 
-MemoryBudget BudgetOf(const WorkerOptions& options, uint64_t device_bytes, uint64_t resident_bytes,
-                      uint64_t buffer_bytes) {
+MemoryBudget BudgetOf(const WorkerOptions& options, const DeviceFacts& device,
+                      uint64_t resident_bytes, uint64_t buffer_bytes) {
+  const uint64_t device_bytes = device.memory_bytes;
   if (device_bytes == 0) {
-    return {options.memory_bytes, resident_bytes + buffer_bytes};
+    const uint64_t all = device.shared_bytes == 0
+                             ? options.memory_bytes
+                             : std::min(options.memory_bytes, device.shared_bytes);
+    return {all, resident_bytes + buffer_bytes};
   }
   return {
       options.memory_given ? std::min(options.memory_bytes, device_bytes) : device_bytes / 10 * 9,

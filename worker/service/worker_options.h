@@ -11,6 +11,7 @@
 #include "common/app/flags.h"
 #include "common/clock.h"
 #include "common/rpc/transport.h"
+#include "worker/backend/backend.h"
 
 namespace strata {
 
@@ -57,11 +58,11 @@ struct MemoryBudget {
   uint64_t host_bytes = 0;
   uint64_t host_fixed_bytes = 0;
 };
-// Of the memory of a device that has its own (`device_bytes`; 0: it has none): --memory where it
-// was given, else nine tenths of it; and --host-memory beside it. Or of the host's. The process has
-// `resident_bytes` of that and will take `buffer_bytes`.
-MemoryBudget BudgetOf(const WorkerOptions& options, uint64_t device_bytes, uint64_t resident_bytes,
-                      uint64_t buffer_bytes);
+// Of the memory of a device that has its own: --memory where it was given, else nine tenths of it;
+// and --host-memory beside it. Or of the host's, no more than a device that shares it may take. The
+// process has `resident_bytes` of that and will take `buffer_bytes`.
+MemoryBudget BudgetOf(const WorkerOptions& options, const DeviceFacts& device,
+                      uint64_t resident_bytes, uint64_t buffer_bytes);
 
 // Of --pin, which strata-worker bench has too.
 extern const char kPinHelp[];

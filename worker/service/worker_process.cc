@@ -323,7 +323,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
       backend->MeasureSpeed(kMeasureSeconds, MeasuredBytes(kMeasureBytes, options.memory_bytes,
                                                            ResidentMemoryBytes())));
   const MemoryBudget memory =
-      BudgetOf(options, backend->facts().memory_bytes, ResidentMemoryBytes(), kBufferBytes);
+      BudgetOf(options, backend->facts(), ResidentMemoryBytes(), kBufferBytes);
   node_options.memory_bytes = memory.bytes;
   node_options.fixed_bytes = memory.fixed_bytes;
   node_options.host_memory_bytes = memory.host_bytes;

@@ -6,12 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/platform/platform.h"
 #include "common/status.h"
-#include "common/units.h"
 #include "mlx/allocator.h"
 #include "mlx/ops.h"
 #include "mlx/transforms.h"
+#include "worker/backend/mlx/available.h"
 #include "worker/backend/mlx/guard.h"
 
 namespace strata::mlx {
@@ -87,22 +86,23 @@ uint64_t KvArrays::Bytes(const StageSpec& spec) {
   return bytes;
 }
 
-absl::Status KvArrays::Allocate(const StageSpec& spec) {
+absl::Status KvArrays::Allocate(const StageSpec& spec, uint64_t shared_bytes) {
   layers_.clear();
   bytes_ = 0;
   const uint64_t needed = Bytes(spec);
-  const uint64_t available = AvailableMemoryBytes();
-  bool countable = true;
+  constexpr uint64_t kMostPages = uint64_t{std::numeric_limits<int>::max()} / kPageTokens;
   for (const uint64_t pages : spec.kv_pages) {
-    countable = countable && pages <= uint64_t{std::numeric_limits<int>::max()} / kPageTokens;
+    if (pages > kMostPages) {
+      return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
+                   absl::StrCat("the stage's KV has ", pages,
+                                " pages of a group, where the mlx "
+                                "backend counts ",
+                                kMostPages))
+          .Limit(absl::StrCat("pages=", kMostPages))
+          .Hint("load fewer KV tokens on this node");
+    }
   }
-  if (!countable || (available != 0 && needed > available)) {
-    return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
-                 absl::StrCat("the stage's KV needs ", FormatSize(needed), " where ",
-                              FormatSize(available), " are available"))
-        .Limit(absl::StrCat("available=", FormatSize(available)))
-        .Hint("load fewer KV tokens on this node");
-  }
+  RETURN_IF_ERROR(CheckAvailable("the stage's KV", needed, shared_bytes));
   const mx::Dtype dtype = spec.kv_dtype == v1::KV_DTYPE_F32 ? mx::float32 : mx::float16;
   absl::Status status = Guarded("allocating KV", [&] {
     layers_.resize(spec.last_layer - spec.first_layer + 1);

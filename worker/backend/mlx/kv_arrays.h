@@ -18,8 +18,8 @@ namespace strata::mlx {
 class KvArrays {
  public:
   // Gives up all that is there, and has spec.kv_pages of zeros. RESOURCE_EXHAUSTED where memory is
-  // short; then nothing is there.
-  absl::Status Allocate(const StageSpec& spec);
+  // short (CheckAvailable), or there are more pages than MLX counts; then nothing is there.
+  absl::Status Allocate(const StageSpec& spec, uint64_t shared_bytes = 0);
   // Of spec.kv_pages.
   static uint64_t Bytes(const StageSpec& spec);
   uint64_t bytes() const { return bytes_; }

@@ -53,6 +53,15 @@ std::string DeviceText(const char* key) {
   return text == nullptr ? "" : *text;
 }
 
+// How much Metal recommends that its device holds at once, which is the most that it wires too; 0:
+// the device is not of Metal.
+uint64_t RecommendedBytes() {
+  const auto& info = mx::device_info();
+  const auto found = info.find("max_recommended_working_set_size");
+  const size_t* const bytes = found == info.end() ? nullptr : std::get_if<size_t>(&found->second);
+  return bytes == nullptr ? 0 : *bytes;
+}
+
 // As a part of a numerics class, in which signs between names have a meaning.
 std::string NamePart(std::string text) {
   for (char& c : text) {
@@ -100,7 +109,8 @@ class MlxBackend : public Backend {
     const GptOssTensors unfused(spec.model, spec.first_layer, spec.last_layer, weights);
     const ExpertViews named(spec.model, spec.first_layer, spec.last_layer, unfused);
     const LatentTensors tensors(spec.model, spec.first_layer, spec.last_layer, named);
-    return MlxShard::Create(spec, tensors, packed, progress, blocks_);
+    return MlxShard::Create(spec, tensors, packed, progress,
+                            {.blocks = blocks_, .shared_bytes = facts_.shared_bytes});
   }
 
   AllocatedMemory Allocated() const override {
@@ -154,11 +164,17 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackendOf(const MlxOptions& mlx,
     // On a CPU it would call a compiler of the machine.
     mx::disable_compile();
     mx::set_cache_limit(kMlxCacheBytes);
+    const uint64_t shared = mlx.shared_bytes.value_or(gpu ? RecommendedBytes() : 0);
+    if (shared != 0) {
+      // Loads are held to as much: the system takes none of what a step reads.
+      mx::set_wired_limit(shared);
+    }
     DeviceFacts facts = {
         .kind = gpu ? DeviceText("architecture") : "cpu",
         .name = gpu ? DeviceText("device_name") : ProcessorName(),
         .threads = gpu ? UsableCores() : 1,
         .placed = "",
+        .shared_bytes = shared,
     };
     backend =
         std::make_unique<MlxBackend>(std::move(host), std::move(facts),

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/footprint/mlx_limits.h"
-#include "common/platform/platform.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "mlx/ops.h"
 #include "mlx/stream.h"
 #include "mlx/transforms.h"
+#include "worker/backend/mlx/available.h"
 #include "worker/backend/mlx/guard.h"
 #include "worker/backend/mlx/mixture.h"
 
@@ -25,36 +25,24 @@ mx::array RowsFrom(std::span<const float> values, size_t width) {
                    {static_cast<int>(values.size() / width), static_cast<int>(width)}, mx::float32);
 }
 
-// Asked before memory is touched: an allocation that the system cannot back kills later.
-absl::Status CheckAvailable(uint64_t needed) {
-  const uint64_t available = AvailableMemoryBytes();
-  if (available != 0 && needed > available) {
-    return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
-                 absl::StrCat("the stage needs ", FormatSize(needed), " where ",
-                              FormatSize(available), " are available"))
-        .Limit(absl::StrCat("available=", FormatSize(available)))
-        .Hint("load fewer layers or fewer KV tokens on this node");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-MlxShard::MlxShard(const StageSpec& spec, RowBlocks blocks)
-    : spec_(spec), blocks_(blocks), calls_(&spec_) {}
+MlxShard::MlxShard(const StageSpec& spec, const ShardDevice& device)
+    : spec_(spec), blocks_(device.blocks), shared_bytes_(device.shared_bytes), calls_(&spec_) {}
 
 absl::StatusOr<std::unique_ptr<MlxShard>> MlxShard::Create(const StageSpec& spec,
                                                            const TensorSource& source,
                                                            PackedStore* packed,
                                                            const LoadProgressFn& progress,
-                                                           RowBlocks blocks) {
-  std::unique_ptr<MlxShard> shard(new MlxShard(spec, blocks));
+                                                           const ShardDevice& device) {
+  std::unique_ptr<MlxShard> shard(new MlxShard(spec, device));
   ArrayLoader loader(shard->spec_, source, packed, &shard->arrays_);
   RETURN_IF_ERROR(loader.Check());
-  RETURN_IF_ERROR(
-      CheckAvailable(loader.bytes() + KvArrays::Bytes(spec) + spec.rotary.size_bytes()));
+  RETURN_IF_ERROR(CheckAvailable("the stage",
+                                 loader.bytes() + KvArrays::Bytes(spec) + spec.rotary.size_bytes(),
+                                 device.shared_bytes));
   RETURN_IF_ERROR(loader.Load(progress));
-  RETURN_IF_ERROR(shard->kv_.Allocate(shard->spec_));
+  RETURN_IF_ERROR(shard->kv_.Allocate(shard->spec_, device.shared_bytes));
   RETURN_IF_ERROR(Guarded("the rotary tables", [&] {
     if (!spec.rotary.empty()) {
       shard->rotary_ =
@@ -77,7 +65,7 @@ absl::Status MlxShard::ResizeKv(std::span<const uint64_t> pages) {
   logits_.reset();
   DropPlan();
   spec_.kv_pages.assign(pages.begin(), pages.end());
-  const absl::Status status = kv_.Allocate(spec_);
+  const absl::Status status = kv_.Allocate(spec_, shared_bytes_);
   if (!status.ok()) {
     spec_.kv_pages.assign(pages.size(), 0);
   }

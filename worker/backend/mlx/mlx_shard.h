@@ -22,6 +22,12 @@
 
 namespace strata::mlx {
 
+// What shards on a device have in common.
+struct ShardDevice {
+  RowBlocks blocks;
+  uint64_t shared_bytes = 0;  // DeviceFacts::shared_bytes.
+};
+
 // Calls extend a lazy graph, which is evaluated when something of it is read, or earlier where its
 // arrays would take more than kMlxGraphBytes. What is lazy belongs to the thread that made it: a
 // step is by one thread, and leaves nothing lazy once something was read.
@@ -32,7 +38,7 @@ class MlxShard : public Shard {
                                                           const TensorSource& source,
                                                           PackedStore* packed,
                                                           const LoadProgressFn& progress,
-                                                          RowBlocks blocks);
+                                                          const ShardDevice& device);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -60,7 +66,7 @@ class MlxShard : public Shard {
     std::optional<::mlx::core::array> values;   // None with latent vectors.
   };
 
-  MlxShard(const StageSpec& spec, RowBlocks blocks);
+  MlxShard(const StageSpec& spec, const ShardDevice& device);
   const LayerSpec& layer(uint32_t index) const { return spec_.model.layers[index]; }
   const LayerArrays& arrays(uint32_t index) const {
     return arrays_.layers[index - spec_.first_layer];
@@ -91,6 +97,7 @@ class MlxShard : public Shard {
 
   StageSpec spec_;  // Only ResizeKv changes it: kv_pages.
   const RowBlocks blocks_;
+  const uint64_t shared_bytes_;
   const ShardCalls calls_;
   StageArrays arrays_;
   KvArrays kv_;

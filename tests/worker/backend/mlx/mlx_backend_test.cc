@@ -227,6 +227,27 @@ TEST(MlxBackendTest, LoadsOnThreadsThatEndLeaveNoStreamsBehind) {
   EXPECT_EQ(::mlx::core::get_streams().size(), streams);
 }
 
+// As Metal says how much its device holds.
+TEST(MlxBackendTest, AStageThatTheDeviceDoesNotHoldBesideOthersIsRefused) {
+  const MadeUpModel model({});
+  MadeUpStage stage = WholeModel(model);
+  const auto one = Make()->Load(stage.spec, model, nullptr, nullptr);
+  ASSERT_TRUE(one.ok()) << one.status();
+  const uint64_t shared = ::mlx::core::get_active_memory() + 2 * (*one)->MemoryBytes();
+  const auto backend = Make({.shared_bytes = shared});
+  EXPECT_EQ(backend->facts().shared_bytes, shared);
+  const auto two = backend->Load(stage.spec, model, nullptr, nullptr);
+  ASSERT_TRUE(two.ok()) << two.status();
+  const std::vector<uint64_t> pages = stage.spec.kv_pages;
+  stage.spec.kv_pages = {100'000};
+  const auto three = backend->Load(stage.spec, model, nullptr, nullptr);
+  EXPECT_EQ(ReasonOf(three.status()), "MEMORY_EXHAUSTED");
+  EXPECT_THAT(Describe(three.status()), HasSubstr("that the GPU holds"));
+  // So is more KV of a stage that is there; its own it may have again.
+  EXPECT_EQ(ReasonOf((*two)->ResizeKv(stage.spec.kv_pages)), "MEMORY_EXHAUSTED");
+  EXPECT_TRUE((*two)->ResizeKv(pages).ok());
+}
+
 // A matrix of floats in two bytes lies there as it is stored, and gives the bits of the same in
 // four.
 TEST(MlxBackendTest, FloatsInTwoBytesGiveTheBitsOfTheSameInFour) {
