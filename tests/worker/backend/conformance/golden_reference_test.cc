@@ -117,8 +117,11 @@ struct Fidelity {
 
 Fidelity MeasureFidelity(Backend* backend, const GoldenModel& model, v1::Quantize quantize) {
   const auto stored = LoadOn(backend, model);
+  // With int8 activations where the backend has them.
+  auto by_int8 = TryLoad(backend, model, {model.name, quantize, v1::ACTIVATIONS_INT8}, {});
+  EXPECT_TRUE(by_int8.ok() || IsRefusal(by_int8.status())) << by_int8.status();
   const auto forward =
-      LoadOn(backend, model, {.quantize = quantize, .activations = v1::ACTIVATIONS_INT8});
+      by_int8.ok() ? *std::move(by_int8) : LoadOn(backend, model, {.quantize = quantize});
   const size_t vocab = model.spec.vocab;
   Fidelity out;
   size_t rows = 0;
