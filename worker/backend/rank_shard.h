@@ -33,6 +33,10 @@ class RankShard : public Shard {
   virtual void Connect(std::unique_ptr<Collective> collective, uint64_t epoch) = 0;
   // This rank gives up, and all hear of it. Any thread, but not while Connect is called.
   virtual void Abort(const absl::Status& why) = 0;
+  // The calls that follow on this thread are this rank's: for ranks that share a process.
+  virtual absl::Status Enter() { return absl::OkStatus(); }
+  // Waits until all that was called is done, where calls return before.
+  virtual absl::Status Finish() { return absl::OkStatus(); }
 
   // The residual stream := the first rank's, before any other call of a step reads it.
   virtual absl::Status ShareResidual() = 0;

@@ -18,8 +18,8 @@
 #include "worker/backend/cpu/cpu_device.h"
 #include "worker/backend/cpu/kernels/choose_kernels.h"
 #include "worker/backend/cpu/measure.h"
+#include "worker/backend/cpu/shard/cpu_ranks.h"
 #include "worker/backend/cpu/shard/cpu_shard.h"
-#include "worker/backend/cpu/shard/ranked_shard.h"
 #include "worker/backend/cpu/threads/placement.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
 #include "worker/backend/expert_views.h"
@@ -204,7 +204,7 @@ class CpuBackend : public Backend, public CpuDevice {
       if (ranks_.shares.empty()) {
         shard = CpuShard::Create(spec, tensors, packed, progress, kernels_, how, pool_);
       } else {
-        shard = RankedShard::Create(spec, ranks_, tensors, packed, progress, kernels_, how);
+        shard = LoadOverRanks(spec, ranks_, tensors, packed, progress, kernels_, how);
       }
     });
     return shard;

@@ -37,6 +37,14 @@ RankLink::RankLink(const ModelSpec& model, const std::vector<RankOutputs>& ranks
   }
 }
 
+size_t RankLink::AttendedWidth(uint32_t first, uint32_t last) const {
+  size_t width = 0;
+  for (uint32_t layer = first; layer <= last; ++layer) {
+    width = std::max({width, Width(attended(layer)), Width(queries(layer))});
+  }
+  return width;
+}
+
 void RankLink::Connect(std::unique_ptr<Collective> collective, uint64_t epoch) {
   STRATA_CHECK(collective->rank() == rank_ && collective->ranks() == hidden_.size());
   collective_ = std::move(collective);
@@ -83,6 +91,8 @@ absl::Status RankLink::Barrier() {
   ++point_.call;
   return collective_->Barrier(point_);
 }
+
+absl::Status RankLink::Finish() { return alone() ? absl::OkStatus() : collective_->Finish(); }
 
 void RankLink::Abort(const absl::Status& why) {
   if (!alone()) {

@@ -43,6 +43,8 @@ class RankLink {
   const RankColumns& shared_ffn(uint32_t layer) const { return layers_[layer].shared_ffn; }
   // Of all ranks.
   static size_t Width(const RankColumns& columns) { return columns.back().end; }
+  // Floats of the widest row of queries, or of what leaves attention, of layers [first, last].
+  size_t AttendedWidth(uint32_t first, uint32_t last) const;
 
   // The collective of an epoch, where there are other ranks: before the first Begin, and after an
   // error.
@@ -58,8 +60,12 @@ class RankLink {
   absl::Status GatherBytes(uint8_t* row, std::span<const ByteColumns> columns);
   // Until all ranks are here.
   absl::Status Barrier();
+  // Until what was gathered is there, where the rows are a device's.
+  absl::Status Finish();
   // This rank gives up, and all hear of it.
   void Abort(const absl::Status& why);
+  // Ends what is under way, before its memory goes. Nothing but Connect may follow.
+  void Leave() { collective_.reset(); }
 
  private:
   struct Layer {

@@ -2,7 +2,6 @@
 #ifndef STRATA_WORKER_BACKEND_CPU_SHARD_STAGE_STATE_H_
 #define STRATA_WORKER_BACKEND_CPU_SHARD_STAGE_STATE_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -32,7 +31,8 @@ struct StageState {
         pool(std::move(pool)),
         link(std::move(link)),
         kv_f16(spec.kv_dtype != v1::KV_DTYPE_F32),
-        sizes(spec, *kernels, this->pool->threads(), AttendedWidth(whole, *this->link)),
+        sizes(spec, *kernels, this->pool->threads(),
+              this->link->AttendedWidth(whole.first_layer, whole.last_layer)),
         rotary(spec) {}
 
   // `layer` is the model's index.
@@ -58,15 +58,6 @@ struct StageState {
   static StageSpec OfRank(StageSpec spec, const RankLink& link) {
     spec.model = WithHeadsOf(link.outputs(), std::move(spec.model));
     return spec;
-  }
-  // Floats of a row as it leaves attention, of all ranks.
-  static size_t AttendedWidth(const StageSpec& whole, const RankLink& link) {
-    size_t width = 0;
-    for (uint32_t layer = whole.first_layer; layer <= whole.last_layer; ++layer) {
-      width = std::max(
-          {width, RankLink::Width(link.attended(layer)), RankLink::Width(link.queries(layer))});
-    }
-    return width;
   }
 };
 

@@ -1,6 +1,6 @@
 // A stage that ranks of this process compute together.
-#ifndef STRATA_WORKER_BACKEND_CPU_SHARD_RANKED_SHARD_H_
-#define STRATA_WORKER_BACKEND_CPU_SHARD_RANKED_SHARD_H_
+#ifndef STRATA_WORKER_BACKEND_RANKED_RANKED_SHARD_H_
+#define STRATA_WORKER_BACKEND_RANKED_RANKED_SHARD_H_
 
 #include <cstdint>
 #include <functional>
@@ -10,30 +10,30 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/clock.h"
-#include "worker/backend/cpu/shard/cpu_shard.h"
 #include "worker/backend/cpu/threads/thread_pool.h"
+#include "worker/backend/rank_shard.h"
+#include "worker/backend/stage.h"
+#include "worker/collective/collective.h"
 
-namespace strata::cpu {
+namespace strata {
 
-// What is the same for all stages over the same ranks.
-struct ShardRanks {
-  std::vector<OutputRange> shares;                 // Of each rank; at least two.
-  std::vector<std::shared_ptr<ThreadPool>> pools;  // Of each rank, none shared with another.
+struct RankedShardOptions {
+  // Joins the ranks: an end for each of them. Called again after an error.
+  std::function<absl::StatusOr<std::vector<std::unique_ptr<Collective>>>()> join;
+  // Whether ranks' calls return before their work is done.
+  bool behind = false;
   // Whether all threads have a core each: else none spins.
   bool own_cores = false;
 };
 
-// Each rank is a CpuShard, and a call is made of all of them at once: the first on the calling
-// thread, the others on threads of this. They wait for one another within it. One that fails ends
-// the others' waits, and the next Begin joins them anew.
+// A call is made of all ranks at once: the first on the calling thread, the others on threads of
+// this. They wait for one another within it. One that fails ends the others' waits, and the next
+// Begin joins them anew.
 class RankedShard : public Shard {
  public:
-  // `spec` was found supported. RESOURCE_EXHAUSTED when memory is short for all.
+  // `ranks` are all of a stage's.
   static absl::StatusOr<std::unique_ptr<RankedShard>> Create(
-      const StageSpec& spec, const ShardRanks& ranks, const TensorSource& source,
-      PackedStore* packed, const LoadProgressFn& progress, const Kernels* kernels,
-      const ShardLoading& how);
+      std::vector<std::unique_ptr<RankShard>> ranks, RankedShardOptions options);
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -56,26 +56,25 @@ class RankedShard : public Shard {
   uint64_t StepReadBytes() const override;
 
  private:
-  RankedShard(const StageSpec& spec, const ShardRanks& ranks, std::vector<RankOutputs> outputs);
+  RankedShard(std::vector<std::unique_ptr<RankShard>> ranks, RankedShardOptions options);
   // Joins all ranks in a new epoch.
-  void Connect();
+  absl::Status Connect();
   // call(shard) of each rank at once.
-  absl::Status OnAll(const std::function<absl::Status(CpuShard*)>& call);
+  absl::Status OnAll(const std::function<absl::Status(RankShard*)>& call);
   // The same of a call that reads the residual stream, which all ranks have before it.
-  absl::Status OnAllWithResidual(const std::function<absl::Status(CpuShard*)>& call);
+  absl::Status OnAllWithResidual(const std::function<absl::Status(RankShard*)>& call);
+  // call(shard) of the first rank, which changes the residual stream.
+  absl::Status OnFirst(const std::function<absl::Status(RankShard*)>& call);
 
-  const StageSpec spec_;  // Of the stage; its kv_pages are not kept up.
-  const bool own_cores_;
-  const std::vector<RankOutputs> outputs_;
-  const SystemClock clock_;
+  const RankedShardOptions options_;
   uint64_t epoch_ = 0;
   bool broken_ = false;  // A rank failed: they are to be joined anew.
   bool shared_ = true;   // Whether all ranks have the residual stream.
-  std::vector<std::unique_ptr<CpuShard>> shards_;
-  ThreadPool callers_;  // A thread for each rank.
+  std::vector<std::unique_ptr<RankShard>> shards_;
+  cpu::ThreadPool callers_;  // A thread for each rank.
   std::vector<absl::Status> statuses_;
 };
 
-}  // namespace strata::cpu
+}  // namespace strata
 
-#endif  // STRATA_WORKER_BACKEND_CPU_SHARD_RANKED_SHARD_H_
+#endif  // STRATA_WORKER_BACKEND_RANKED_RANKED_SHARD_H_

@@ -1,55 +1,43 @@
-#include "worker/backend/cpu/shard/ranked_shard.h"
+#include "worker/backend/ranked/ranked_shard.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "common/status.h"
-#include "worker/backend/cpu/shard/kv_cache.h"
-#include "worker/collective/thread_collective.h"
 
-namespace strata::cpu {
-namespace {
+namespace strata {
 
-// No part of a step takes as long on a machine that still computes.
-constexpr milliseconds kRankTimeout(60'000);
-
-}  // namespace
-
-RankedShard::RankedShard(const StageSpec& spec, const ShardRanks& ranks,
-                         std::vector<RankOutputs> outputs)
-    : spec_(spec),
-      own_cores_(ranks.own_cores),
-      outputs_(std::move(outputs)),
-      callers_(static_cast<uint32_t>(outputs_.size()),
-               ranks.own_cores ? static_cast<uint32_t>(outputs_.size()) : 0),
-      statuses_(outputs_.size()) {}
+RankedShard::RankedShard(std::vector<std::unique_ptr<RankShard>> ranks, RankedShardOptions options)
+    : options_(std::move(options)),
+      shards_(std::move(ranks)),
+      callers_(static_cast<uint32_t>(shards_.size()),
+               options_.own_cores ? static_cast<uint32_t>(shards_.size()) : 0),
+      statuses_(shards_.size()) {}
 
 absl::StatusOr<std::unique_ptr<RankedShard>> RankedShard::Create(
-    const StageSpec& spec, const ShardRanks& ranks, const TensorSource& source, PackedStore* packed,
-    const LoadProgressFn& progress, const Kernels* kernels, const ShardLoading& how) {
-  std::unique_ptr<RankedShard> shard(
-      new RankedShard(spec, ranks, SplitOutputs(spec.model, ranks.shares)));
-  ASSIGN_OR_RETURN(shard->shards_, CpuShard::CreateRanks(spec, shard->outputs_, source, packed,
-                                                         progress, kernels, how, ranks.pools));
-  shard->Connect();
+    std::vector<std::unique_ptr<RankShard>> ranks, RankedShardOptions options) {
+  std::unique_ptr<RankedShard> shard(new RankedShard(std::move(ranks), std::move(options)));
+  RETURN_IF_ERROR(shard->Connect());
   return shard;
 }
 
-void RankedShard::Connect() {
-  auto ends =
-      MakeThreadCollectives(static_cast<uint32_t>(shards_.size()),
-                            {.timeout = kRankTimeout, .clock = &clock_, .spins = own_cores_});
+absl::Status RankedShard::Connect() {
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Collective>> ends, options_.join());
   ++epoch_;
   for (size_t rank = 0; rank < shards_.size(); ++rank) {
     shards_[rank]->Connect(std::move(ends[rank]), epoch_);
   }
   broken_ = false;
+  return absl::OkStatus();
 }
 
-absl::Status RankedShard::OnAll(const std::function<absl::Status(CpuShard*)>& call) {
+absl::Status RankedShard::OnAll(const std::function<absl::Status(RankShard*)>& call) {
   callers_.Run([&](uint32_t rank) {
-    statuses_[rank] = call(shards_[rank].get());
+    statuses_[rank] = shards_[rank]->Enter();
+    if (statuses_[rank].ok()) {
+      statuses_[rank] = call(shards_[rank].get());
+    }
     if (!statuses_[rank].ok()) {
       shards_[rank]->Abort(statuses_[rank]);
     }
@@ -65,9 +53,9 @@ absl::Status RankedShard::OnAll(const std::function<absl::Status(CpuShard*)>& ca
   return first;
 }
 
-absl::Status RankedShard::OnAllWithResidual(const std::function<absl::Status(CpuShard*)>& call) {
+absl::Status RankedShard::OnAllWithResidual(const std::function<absl::Status(RankShard*)>& call) {
   const bool shared = std::exchange(shared_, true);
-  return OnAll([&](CpuShard* shard) {
+  return OnAll([&](RankShard* shard) {
     RETURN_IF_ERROR(shared ? absl::OkStatus() : shard->ShareResidual());
     return call(shard);
   });
@@ -75,73 +63,76 @@ absl::Status RankedShard::OnAllWithResidual(const std::function<absl::Status(Cpu
 
 absl::Status RankedShard::Begin(const Batch& batch) {
   if (broken_) {
-    Connect();
+    RETURN_IF_ERROR(Connect());
   }
   shared_ = true;
-  return OnAll([&](CpuShard* shard) { return shard->Begin(batch); });
+  return OnAll([&](RankShard* shard) { return shard->Begin(batch); });
+}
+
+absl::Status RankedShard::OnFirst(const std::function<absl::Status(RankShard*)>& call) {
+  shared_ = false;
+  RETURN_IF_ERROR(shards_[0]->Enter());
+  return call(shards_[0].get());
 }
 
 absl::Status RankedShard::Embed() {
-  shared_ = false;
-  return shards_[0]->Embed();
+  return OnFirst([](RankShard* shard) { return shard->Embed(); });
 }
 
 absl::Status RankedShard::EmbedInputs(std::span<const uint32_t> rows,
                                       std::span<const float> values) {
-  shared_ = false;
-  return shards_[0]->EmbedInputs(rows, values);
+  return OnFirst([&](RankShard* shard) { return shard->EmbedInputs(rows, values); });
 }
 
 absl::Status RankedShard::SetResidual(std::span<const float> values) {
-  shared_ = false;
-  return shards_[0]->SetResidual(values);
+  return OnFirst([&](RankShard* shard) { return shard->SetResidual(values); });
 }
 
 absl::Status RankedShard::Attention(uint32_t layer) {
-  return OnAllWithResidual([&](CpuShard* shard) { return shard->Attention(layer); });
+  return OnAllWithResidual([&](RankShard* shard) { return shard->Attention(layer); });
 }
 
 absl::Status RankedShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) {
-  return OnAllWithResidual([&](CpuShard* shard) { return shard->AttentionOfSome(layer, rows); });
+  return OnAllWithResidual([&](RankShard* shard) { return shard->AttentionOfSome(layer, rows); });
 }
 
 absl::Status RankedShard::Mlp(uint32_t layer) {
-  return OnAllWithResidual([&](CpuShard* shard) { return shard->Mlp(layer); });
+  return OnAllWithResidual([&](RankShard* shard) { return shard->Mlp(layer); });
 }
 
 absl::Status RankedShard::ReadResidual(std::span<float> out) {
+  if (options_.behind) {
+    RETURN_IF_ERROR(OnAll([](RankShard* shard) { return shard->Finish(); }));
+    RETURN_IF_ERROR(shards_[0]->Enter());
+  }
   return shards_[0]->ReadResidual(out);
 }
 
 absl::Status RankedShard::Head(std::span<const uint32_t> rows) {
-  return OnAllWithResidual([&](CpuShard* shard) { return shard->Head(rows); });
+  return OnAllWithResidual([&](RankShard* shard) { return shard->Head(rows); });
 }
 
 absl::Status RankedShard::ReadLogits(std::span<float> out) {
-  return OnAll([&](CpuShard* shard) { return shard->ReadLogits(out); });
+  return OnAll([&](RankShard* shard) { return shard->ReadLogits(out); });
 }
 
 absl::Status RankedShard::CopyPage(uint32_t group, PageId from, PageId to) {
-  for (const std::unique_ptr<CpuShard>& shard : shards_) {
-    RETURN_IF_ERROR(shard->CopyPage(group, from, to));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(shards_[0]->calls().CopyPage(group, from, to));
+  return OnAll([&](RankShard* shard) { return shard->CopyPage(group, from, to); });
 }
 
 uint64_t RankedShard::PageBytes(uint32_t group) const {
-  const bool f16 = spec_.kv_dtype != v1::KV_DTYPE_F32;
   uint64_t bytes = 0;
-  for (uint32_t layer = spec_.first_layer; layer <= spec_.last_layer; ++layer) {
-    const AttentionSpec& attention = spec_.model.layers[layer].attention;
-    bytes += attention.kv_group == group ? KvLayout::Of(attention, f16).page_bytes : 0;
-  }
+  shards_[0]->ForPageParts(group, [&](size_t, size_t, size_t whole, size_t part) {
+    bytes = std::max<uint64_t>(bytes, whole + part);
+  });
   return bytes;
 }
 
 absl::Status RankedShard::ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) {
   RETURN_IF_ERROR(shards_[0]->calls().PageOf(group, page, PageBytes(group), out.size()));
   std::vector<std::vector<uint8_t>> parts;
-  for (const std::unique_ptr<CpuShard>& shard : shards_) {
+  for (const std::unique_ptr<RankShard>& shard : shards_) {
     parts.emplace_back(shard->PageBytes(group));
     if (!parts.back().empty()) {
       RETURN_IF_ERROR(shard->ReadPage(group, page, parts.back()));
@@ -156,7 +147,7 @@ absl::Status RankedShard::ReadPage(uint32_t group, PageId page, std::span<uint8_
 absl::Status RankedShard::WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) {
   RETURN_IF_ERROR(shards_[0]->calls().PageOf(group, page, PageBytes(group), in.size()));
   std::vector<std::vector<uint8_t>> parts;
-  for (const std::unique_ptr<CpuShard>& shard : shards_) {
+  for (const std::unique_ptr<RankShard>& shard : shards_) {
     parts.emplace_back(shard->PageBytes(group));
   }
   shards_[0]->ForPageParts(group, [&](size_t rank, size_t at, size_t whole, size_t bytes) {
@@ -175,10 +166,7 @@ absl::Status RankedShard::ResizeKv(std::span<const uint64_t> pages) {
   // Of all ranks first, so that old and new pages need not fit together.
   const std::vector<uint64_t> none(pages.size());
   const auto resize = [&](std::span<const uint64_t> to) {
-    for (const std::unique_ptr<CpuShard>& shard : shards_) {
-      RETURN_IF_ERROR(shard->ResizeKv(to));
-    }
-    return absl::OkStatus();
+    return OnAll([&](RankShard* shard) { return shard->ResizeKv(to); });
   };
   RETURN_IF_ERROR(resize(none));
   const absl::Status status = resize(pages);
@@ -190,7 +178,7 @@ absl::Status RankedShard::ResizeKv(std::span<const uint64_t> pages) {
 
 uint64_t RankedShard::MemoryBytes() const {
   uint64_t bytes = 0;
-  for (const std::unique_ptr<CpuShard>& shard : shards_) {
+  for (const std::unique_ptr<RankShard>& shard : shards_) {
     bytes += shard->MemoryBytes();
   }
   return bytes;
@@ -198,10 +186,10 @@ uint64_t RankedShard::MemoryBytes() const {
 
 uint64_t RankedShard::StepReadBytes() const {
   uint64_t bytes = 0;
-  for (const std::unique_ptr<CpuShard>& shard : shards_) {
+  for (const std::unique_ptr<RankShard>& shard : shards_) {
     bytes += shard->StepReadBytes();
   }
   return bytes;
 }
 
-}  // namespace strata::cpu
+}  // namespace strata
