@@ -2,17 +2,34 @@
 #ifndef STRATA_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
 #define STRATA_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
 
+#include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/device/device.h"
+#include "worker/collective/collective.h"
 
 namespace strata::cuda {
 
 // Weights are read and packed by all cores of the host, as the CPU backend does, and then uploaded.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackendOn(std::shared_ptr<Device> device,
                                                        const BackendOptions& options = {});
+
+// One of several devices over which each stage is divided.
+struct DeviceRank {
+  std::shared_ptr<Device> device;
+  double share = 1;  // Of each stage, to the others' shares.
+};
+// Joins stages' ranks, one on each device, by rank: their collective gathers in devices' memory.
+using JoinDevices = std::function<absl::StatusOr<std::vector<std::unique_ptr<Collective>>>(
+    std::span<const std::shared_ptr<Device>> devices)>;
+// INVALID_ARGUMENT (RANKS_INVALID) where there cannot be such ranks.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackendOver(const std::vector<DeviceRank>& ranks,
+                                                         JoinDevices join,
+                                                         const BackendOptions& options = {});
 
 }  // namespace strata::cuda
 

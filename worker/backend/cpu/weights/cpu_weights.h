@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -109,6 +110,8 @@ class WeightLoader {
   uint64_t AlignedBytes(uint64_t alignment) const;
   // After Check: adds the names of the tensors whose packed form the store lacks.
   void AddMissing(std::set<std::string>* names) const;
+  // After Check: adds the tensors that it is made from, with all their bytes.
+  absl::Status AddSources(std::map<std::string, uint64_t>* bytes) const;
   absl::Status Load(const Kernels& kernels, ThreadPool* pool, const LoadProgressFn& progress);
   // All ranks of a stage that are loaded here, of one source and store, after Check of each: a
   // layer after another, so that no more than what one is made from has to be there at once.

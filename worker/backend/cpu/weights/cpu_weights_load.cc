@@ -251,6 +251,18 @@ absl::Status WeightLoader::LoadPart(size_t part, const Kernels& kernels, ThreadP
   return absl::OkStatus();
 }
 
+absl::Status WeightLoader::AddSources(std::map<std::string, uint64_t>* bytes) const {
+  for (const Slot& slot : slots_) {
+    for (const std::string& name : slot.names) {
+      if (!bytes->contains(name)) {
+        ASSIGN_OR_RETURN(const TensorInfo info, source_.Describe(name));
+        bytes->emplace(name, info.bytes);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WeightLoader::LoadRanks(std::span<const std::unique_ptr<WeightLoader>> ranks,
                                      const Kernels& kernels, ThreadPool* pool,
                                      const LoadProgressFn& progress) {
@@ -258,25 +270,21 @@ absl::Status WeightLoader::LoadRanks(std::span<const std::unique_ptr<WeightLoade
     return ranks[0]->Load(kernels, pool, progress);
   }
   const TensorSource& source = ranks[0]->source_;
-  struct Use {
-    size_t slots = 0;  // Yet to be made of the tensor.
-    uint64_t bytes = 0;
-  };
   std::set<std::string> missing;
-  std::map<std::string, Use> uses;
+  std::map<std::string, uint64_t> sources;
+  std::map<std::string, size_t> uses;  // Slots that are yet to be made of a tensor.
   for (const std::unique_ptr<WeightLoader>& rank : ranks) {
     rank->AddMissing(&missing);
+    RETURN_IF_ERROR(rank->AddSources(&sources));
     for (const Slot& slot : rank->slots_) {
       for (const std::string& name : slot.names) {
-        ++uses[name].slots;
+        ++uses[name];
       }
     }
   }
   uint64_t total = 0;
-  for (auto& [name, use] : uses) {
-    ASSIGN_OR_RETURN(const TensorInfo info, source.Describe(name));
-    use.bytes = info.bytes;
-    total += info.bytes;
+  for (const auto& [name, bytes] : sources) {
+    total += bytes;
   }
   RETURN_IF_ERROR(source.Prepare({missing.begin(), missing.end()}));
   uint64_t done_bytes = 0;
@@ -293,14 +301,14 @@ absl::Status WeightLoader::LoadRanks(std::span<const std::unique_ptr<WeightLoade
     for (const std::unique_ptr<WeightLoader>& rank : ranks) {
       RETURN_IF_ERROR(rank->LoadPart(part, kernels, pool, [&](const Slot& slot) {
         for (const std::string& name : slot.names) {
-          Use& use = uses[name];
-          if (--use.slots > 0) {
+          if (--uses[name] > 0) {
             continue;
           }
+          const uint64_t bytes = sources[name];
           if (missing.contains(name)) {
-            source.Release(name, use.bytes);
+            source.Release(name, bytes);
           }
-          done_bytes += use.bytes;
+          done_bytes += bytes;
           report();
         }
       }));

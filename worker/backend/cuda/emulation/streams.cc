@@ -45,6 +45,13 @@ RecordedWork EmulatedStream::EndRecording() {
   return std::exchange(recorded_, {});
 }
 
+void EmulatedStream::DoUntil(const std::function<bool()>& done) {
+  MutexLock lock(&all_.mutex_);
+  while (!items_.empty() && !done()) {
+    DoFirst();
+  }
+}
+
 void EmulatedStream::Add(Item item) {
   STRATA_CHECK(!recording_);
   items_.push_back(std::move(item));

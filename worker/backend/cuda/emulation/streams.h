@@ -41,6 +41,10 @@ class EmulatedStream {
   void BeginRecording();
   RecordedWork EndRecording();
 
+  // Does what was put on it, in order, until `done` says so or nothing is left: as a device does
+  // whose host is at something else.
+  void DoUntil(const std::function<bool()>& done);
+
  private:
   friend class Streams;
   struct Item {

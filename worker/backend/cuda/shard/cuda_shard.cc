@@ -7,51 +7,70 @@
 
 namespace strata::cuda {
 
-CudaShard::CudaShard(const StageSpec& spec, DeviceWeights weights,
-                     std::unique_ptr<Transfers> transfers, std::shared_ptr<Device> device)
-    : spec_(spec),
+namespace {
+
+StageSpec WithHeads(StageSpec spec, const RankOutputs& outputs) {
+  spec.model = WithHeadsOf(outputs, std::move(spec.model));
+  return spec;
+}
+
+}  // namespace
+
+CudaShard::CudaShard(const StageSpec& spec, const std::vector<RankOutputs>& ranks, uint32_t rank,
+                     DeviceWeights weights, std::unique_ptr<Transfers> transfers,
+                     std::shared_ptr<Device> device)
+    : spec_(WithHeads(spec, ranks[rank])),
       calls_(&spec_),
+      link_(spec.model, ranks, rank),
+      attended_width_(link_.AttendedWidth(spec.first_layer, spec.last_layer)),
       device_(std::move(device)),
       stream_(device_->stream()),
       transfers_(std::move(transfers)),
       weights_(std::move(weights)),
       products_(stream_, spec.activations == v1::ACTIVATIONS_INT8, &scratch_),
-      branch_(stream_, spec.model.hidden, products_, scratch_, batch_),
-      launches_(device_.get(), [this](const StepCall& call) { Launch(call); }) {}
+      branch_(stream_, spec.model.hidden, products_, scratch_, batch_, &link_),
+      launches_(device_.get(), [this](const StepCall& call) { return Launch(call); }) {}
 
 absl::StatusOr<std::unique_ptr<CudaShard>> CudaShard::Create(const StageSpec& spec,
-                                                             DeviceWeights weights,
+                                                             const std::vector<RankOutputs>& ranks,
+                                                             uint32_t rank, DeviceWeights weights,
                                                              std::unique_ptr<Transfers> transfers,
                                                              std::shared_ptr<Device> device) {
-  std::unique_ptr<CudaShard> shard(
-      new CudaShard(spec, std::move(weights), std::move(transfers), std::move(device)));
+  std::unique_ptr<CudaShard> shard(new CudaShard(spec, ranks, rank, std::move(weights),
+                                                 std::move(transfers), std::move(device)));
   Device* const on = shard->device_.get();
-  RETURN_IF_ERROR(shard->scratch_.Allocate(on, spec));
+  RETURN_IF_ERROR(
+      shard->scratch_.Allocate(on, shard->spec_, ranks[rank].vocab.size(), shard->attended_width_));
   RETURN_IF_ERROR(shard->batch_.Allocate(on, spec, shard->calls_.groups()));
   RETURN_IF_ERROR(shard->rotary_.Allocate(on, spec.rotary.size_bytes(), "rotary tables"));
   RETURN_IF_ERROR(
       shard->transfers_->In(shard->rotary_.as(), spec.rotary.data(), spec.rotary.size_bytes()));
   RETURN_IF_ERROR(shard->transfers_->EndLoading());
   shard->spec_.rotary = {};  // The caller's.
-  RETURN_IF_ERROR(shard->kv_.Allocate(on, spec));
+  RETURN_IF_ERROR(shard->kv_.Allocate(on, shard->spec_));
   return shard;
 }
 
-void CudaShard::Launch(const StepCall& call) {
+absl::Status CudaShard::Launch(const StepCall& call) {
   switch (call.kind) {
     case StepCall::Kind::kEmbed:
-      return LaunchEmbedding();
+      LaunchEmbedding();
+      break;
     case StepCall::Kind::kAttention:
       return LaunchAttention(call.layer);
     case StepCall::Kind::kMlp:
       return LaunchMlp(call.layer);
     case StepCall::Kind::kHead:
-      return LaunchHead();
+      LaunchHead();
+      break;
     case StepCall::Kind::kLogits:
-      return ComputeLogits(0, head_rows_, scratch_.logits());
+      ComputeLogits(0, head_rows_, scratch_.logits());
+      break;
     case StepCall::Kind::kLargest:
-      return ChooseLargest();
+      ChooseLargest();
+      break;
   }
+  return absl::OkStatus();
 }
 
 absl::Status CudaShard::Flush() {
@@ -67,9 +86,18 @@ absl::Status CudaShard::Begin(const Batch& batch) {
   RETURN_IF_ERROR(Flush());
   head_rows_ = 0;
   batch_.Clear();
+  given_ = {};
   RETURN_IF_ERROR(calls_.Begin(batch));
-  launches_.PutOff(batch.rows <= kFewRows);
+  given_ = batch;
+  // A graph of one rank may not be one of another, which waits for it.
+  launches_.PutOff(link_.alone() && batch.rows <= kFewRows);
+  link_.Begin();
   return batch_.Begin(transfers_.get(), batch);
+}
+
+absl::Status CudaShard::ShareResidual() {
+  return link_.Gather(scratch_.residual(), batch_.rows(), scratch_.sizes().hidden,
+                      link_.from_first());
 }
 
 absl::Status CudaShard::Embed() {
@@ -161,7 +189,10 @@ void CudaShard::LaunchHead() {
 }
 
 void CudaShard::ComputeLogits(uint32_t first, uint32_t rows, float* out) {
-  const uint32_t vocab = spec_.model.vocab;
+  const uint32_t vocab = link_.outputs().vocab.size();
+  if (vocab == 0) {
+    return;  // Other ranks have all.
+  }
   const size_t stride = scratch_.sizes().hidden;
   const RowInputs inputs =
       products_.Prepare(scratch_.head() + first * stride, stride, rows, {&weights_.head()});
@@ -205,28 +236,45 @@ absl::Status CudaShard::ReadLogits(std::span<float> out) {
     RETURN_IF_ERROR(launches_.Add({.kind = StepCall::Kind::kLogits}));
   }
   RETURN_IF_ERROR(Flush());
-  RETURN_IF_ERROR(transfers_->Out(out.data(), scratch_.logits(), out.size_bytes()));
+  RETURN_IF_ERROR(link_.Finish());
+  RETURN_IF_ERROR(OutLogits(out.data(), scratch_.logits(), head_rows_));
   return device_->LaunchStatus();
+}
+
+absl::Status CudaShard::OutLogits(float* out, const float* logits, uint32_t rows,
+                                  const OwnedEvent* computed) {
+  const OutputRange own = link_.outputs().vocab;
+  if (link_.alone()) {
+    return transfers_->Out(out, logits, size_t{rows} * own.size() * sizeof(float), computed);
+  }
+  for (uint32_t row = 0; row < rows; ++row) {
+    RETURN_IF_ERROR(transfers_->Out(out + size_t{row} * spec_.model.vocab + own.begin,
+                                    logits + size_t{row} * own.size(), own.size() * sizeof(float),
+                                    computed));
+  }
+  return absl::OkStatus();
 }
 
 // A half of the rows that the scratch holds is copied while the device computes the other.
 absl::Status CudaShard::ReadManyLogits(std::span<float> out) {
   const size_t vocab = spec_.model.vocab;
+  const size_t own = link_.outputs().vocab.size();
   constexpr uint32_t kHalf = kDeviceLogitRows / 2;
   const auto rows_from = [&](uint32_t first) { return std::min(kHalf, head_rows_ - first); };
   const auto half_of = [&](uint32_t first) { return first / kHalf % 2; };
   const auto compute = [&](uint32_t first) {
-    ComputeLogits(first, rows_from(first), scratch_.logits() + half_of(first) * kHalf * vocab);
+    ComputeLogits(first, rows_from(first), scratch_.logits() + half_of(first) * kHalf * own);
     return transfers_->Mark(&computed_[half_of(first)]);
   };
+  RETURN_IF_ERROR(link_.Finish());
   RETURN_IF_ERROR(compute(0));
   for (uint32_t first = 0; first < head_rows_; first += kHalf) {
     if (first + kHalf < head_rows_) {
       RETURN_IF_ERROR(compute(first + kHalf));  // Where what was there has been read.
     }
-    RETURN_IF_ERROR(transfers_->Out(
-        out.data() + first * vocab, scratch_.logits() + half_of(first) * kHalf * vocab,
-        rows_from(first) * vocab * sizeof(float), &computed_[half_of(first)]));
+    RETURN_IF_ERROR(OutLogits(out.data() + first * vocab,
+                              scratch_.logits() + half_of(first) * kHalf * own, rows_from(first),
+                              &computed_[half_of(first)]));
   }
   return device_->LaunchStatus();
 }
@@ -242,6 +290,7 @@ absl::Status CudaShard::ResizeKv(std::span<const uint64_t> pages) {
   RETURN_IF_ERROR(Flush());
   launches_.ForgetGraphs();
   batch_.Clear();
+  given_ = {};
   spec_.kv_pages.assign(pages.begin(), pages.end());
   const absl::Status status = kv_.Allocate(device_.get(), spec_);
   if (!status.ok()) {

@@ -10,9 +10,9 @@ absl::Status CudaShard::Attention(uint32_t layer) {
                             : launches_.Add({.kind = StepCall::Kind::kAttention, .layer = layer});
 }
 
-void CudaShard::LaunchAttention(uint32_t layer) {
-  AppendRows(layer, /*queries=*/true);
-  FinishAttention(layer);
+absl::Status CudaShard::LaunchAttention(uint32_t layer) {
+  RETURN_IF_ERROR(AppendRows(layer, /*queries=*/true));
+  return FinishAttention(layer);
 }
 
 absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t> rows) {
@@ -22,16 +22,17 @@ absl::Status CudaShard::AttentionOfSome(uint32_t layer, std::span<const uint32_t
   }
   RETURN_IF_ERROR(Flush());
   launches_.PutOff(false);
-  AppendRows(layer, /*queries=*/!rows.empty());
+  RETURN_IF_ERROR(AppendRows(layer, /*queries=*/!rows.empty()));
   RETURN_IF_ERROR(KeepRows(rows));
   if (batch_.rows() > 0) {
-    FinishAttention(layer);
+    RETURN_IF_ERROR(FinishAttention(layer));
   }
   return device_->LaunchStatus();
 }
 
 absl::Status CudaShard::KeepRows(std::span<const uint32_t> rows) {
   RETURN_IF_ERROR(batch_.Keep(transfers_.get(), rows));
+  given_ = {.rows = static_cast<uint32_t>(rows.size()), .token_ids = {}, .items = {}};
   const RowSizes& sizes = scratch_.sizes();
   const auto keep = [&](float* x, size_t width) {
     if (width > 0 && !rows.empty()) {
@@ -67,26 +68,84 @@ void CudaShard::RotateHeads(uint32_t layer, float* x, size_t stride, uint32_t he
   Rotate(stream_, rotation);
 }
 
-void CudaShard::AppendRows(uint32_t layer, bool queries) {
+absl::Status CudaShard::NormProjection(const LayerSpec& spec, const DeviceVector& weight,
+                                       const RankColumns& columns, OutputRange own, float* x,
+                                       size_t stride) {
+  float* const whole = scratch_.attended();  // Which nothing is attended to yet.
+  const size_t width = scratch_.sizes().attended;
+  const uint32_t rows = batch_.rows();
+  const auto copy = [&](float* to, size_t to_stride, float* from, size_t from_stride,
+                        uint32_t floats) {
+    return floats == 0
+               ? absl::OkStatus()
+               : device_->CopyRows({reinterpret_cast<uint8_t*>(to), to_stride * sizeof(float)},
+                                   {reinterpret_cast<uint8_t*>(from), from_stride * sizeof(float)},
+                                   floats * sizeof(float), rows);
+  };
+  const OutputRange given = link_.own(columns);
+  RETURN_IF_ERROR(
+      copy(whole + given.begin, width, x + (given.begin - own.begin), stride, given.size()));
+  RETURN_IF_ERROR(link_.Gather(whole, rows, width, columns));
+  NormRows(stream_, {.x = whole,
+                     .x_stride = width,
+                     .rows = rows,
+                     .width = weight.width,
+                     .weight = weight.data,
+                     .eps = spec.norm_eps,
+                     .plus = PlusOf(spec.norm),
+                     .out = whole,
+                     .out_stride = width});
+  return copy(x, stride, whole + own.begin, width, own.size());
+}
+
+absl::Status CudaShard::NormProjections(uint32_t layer, bool queries) {
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const DeviceLayer& weights = WeightsOf(layer);
+  const RowSizes& sizes = scratch_.sizes();
+  const OutputRange kv_heads = link_.outputs().layers[layer].kv_heads;
+  const uint32_t head_dim = spec.attention.head_dim;
+  if (queries) {
+    const RankColumns& columns = link_.queries(layer);
+    RETURN_IF_ERROR(NormProjection(spec, weights.q_norm, columns, link_.own(columns), scratch_.q(),
+                                   sizes.queries));
+  }
+  return NormProjection(spec, weights.k_norm, link_.keys(layer),
+                        {kv_heads.begin * head_dim, kv_heads.end * head_dim}, scratch_.k(),
+                        sizes.keys);
+}
+
+absl::Status CudaShard::AppendRows(uint32_t layer, bool queries) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const AttentionSpec& attention = spec.attention;
+  const bool any = attention.heads != 0;  // Else other ranks have all.
   if (attention.latent.rank != 0) {
-    AppendLatents(layer);
-    return;
+    if (any) {
+      AppendLatents(layer);
+    }
+    return absl::OkStatus();
   }
   const DeviceLayer& weights = WeightsOf(layer);
   const RowSizes& sizes = scratch_.sizes();
-  const RowInputs inputs =
-      branch_.Begin(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
-  if (queries) {
-    products_.Multiply(weights.q, inputs, scratch_.q(), sizes.queries);
+  if (any) {
+    const RowInputs inputs =
+        branch_.Begin(spec, weights.attention_norm, {&weights.q, &weights.k, &weights.v});
+    if (queries) {
+      products_.Multiply(weights.q, inputs, scratch_.q(), sizes.queries);
+    }
+    products_.Multiply(weights.k, inputs, scratch_.k(), sizes.keys);
+    products_.Multiply(weights.v, inputs, scratch_.v(), sizes.values);
   }
-  products_.Multiply(weights.k, inputs, scratch_.k(), sizes.keys);
-  products_.Multiply(weights.v, inputs, scratch_.v(), sizes.values);
+  const bool together = attention.qk_norm == QkNorm::kProjection && !link_.alone();
+  if (together) {
+    RETURN_IF_ERROR(NormProjections(layer, queries));
+  }
+  if (!any) {
+    return absl::OkStatus();
+  }
   // Queries and keys alike; of `heads` heads.
   const auto turn = [&](float* x, size_t stride, uint32_t heads, const DeviceVector& norm) {
     const uint32_t width = heads * attention.head_dim;
-    if (attention.qk_norm != QkNorm::kNone) {
+    if (attention.qk_norm != QkNorm::kNone && !together) {
       NormRows(stream_, {.x = x,
                          .x_stride = stride,
                          .rows = batch_.rows(),
@@ -121,6 +180,7 @@ void CudaShard::AppendRows(uint32_t layer, bool queries) {
                      .places = batch_.places(),
                      .tables = batch_.tables(attention.kv_group),
                      .pages = batch_.pages()});
+  return absl::OkStatus();
 }
 
 cuda::Attention CudaShard::AttentionOf(uint32_t layer) const {
@@ -143,8 +203,8 @@ cuda::Attention CudaShard::AttentionOf(uint32_t layer) const {
                           .places = batch_.places(),
                           .tables = batch_.tables(attention.kv_group),
                           .pages = batch_.pages(),
-                          .out = rank != 0 ? scratch_.summed() : scratch_.attended(),
-                          .out_stride = rank != 0 ? sizes.summed : sizes.queries};
+                          .out = rank != 0 ? scratch_.summed() : OwnAttended(layer),
+                          .out_stride = rank != 0 ? sizes.summed : sizes.attended};
   // A window may begin anywhere in its first span.
   const uint32_t keys =
       window == 0 ? batch_.most_keys() : std::min(batch_.most_keys(), window + kSpanKeys);
@@ -156,17 +216,25 @@ cuda::Attention CudaShard::AttentionOf(uint32_t layer) const {
   return args;
 }
 
-void CudaShard::FinishAttention(uint32_t layer) {
+float* CudaShard::OwnAttended(uint32_t layer) const {
+  return scratch_.attended() + link_.own(link_.attended(layer)).begin;
+}
+
+absl::Status CudaShard::FinishAttention(uint32_t layer) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const DeviceLayer& weights = WeightsOf(layer);
-  if (spec.attention.latent.rank != 0) {
+  if (spec.attention.heads == 0) {
+    // Other ranks have all.
+  } else if (spec.attention.latent.rank != 0) {
     AttendLatents(layer);
   } else {
     Attend(stream_, AttentionOf(layer));
   }
+  const size_t stride = scratch_.sizes().attended;
+  RETURN_IF_ERROR(link_.Gather(scratch_.attended(), batch_.rows(), stride, link_.attended(layer)));
   const RowInputs inputs =
-      products_.Prepare(scratch_.attended(), scratch_.sizes().queries, batch_.rows(), {&weights.o});
-  branch_.Finish(inputs, weights.o, spec, weights.after_attention_norm);
+      products_.Prepare(scratch_.attended(), stride, batch_.rows(), {&weights.o});
+  return branch_.Finish(inputs, weights.o, spec, weights.after_attention_norm);
 }
 
 void CudaShard::AppendLatents(uint32_t layer) {
@@ -248,8 +316,8 @@ void CudaShard::AttendLatents(uint32_t layer) {
                      .rows = batch_.rows(),
                      .x = scratch_.summed(),
                      .x_stride = sizes.summed,
-                     .out = scratch_.attended(),
-                     .out_stride = sizes.queries});
+                     .out = OwnAttended(layer),
+                     .out_stride = sizes.attended});
 }
 
 }  // namespace strata::cuda

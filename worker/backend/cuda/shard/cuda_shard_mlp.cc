@@ -12,36 +12,41 @@ absl::Status CudaShard::Mlp(uint32_t layer) {
                             : launches_.Add({.kind = StepCall::Kind::kMlp, .layer = layer});
 }
 
-void CudaShard::LaunchMlp(uint32_t layer) {
+absl::Status CudaShard::LaunchMlp(uint32_t layer) {
   const LayerSpec& spec = spec_.model.layers[layer];
   const DeviceLayer& weights = WeightsOf(layer);
   if (spec.mlp.experts != 0) {
-    MixtureMlp(spec, weights);
-    return;
+    return MixtureMlp(layer);
   }
   const RowInputs inputs = branch_.Begin(spec, weights.mlp_norm, {&weights.gate, &weights.up});
-  GatedProducts(spec.mlp, weights, inputs, spec.mlp.ffn);
+  RETURN_IF_ERROR(GatedProducts(spec.mlp, weights, inputs, link_.ffn(layer)));
   const RowInputs gated =
       products_.Prepare(scratch_.gate(), scratch_.sizes().within, batch_.rows(), {&weights.down});
-  branch_.Finish(gated, weights.down, spec, weights.after_mlp_norm);
+  return branch_.Finish(gated, weights.down, spec, weights.after_mlp_norm);
 }
 
-void CudaShard::GateRows(const MlpSpec& mlp, uint32_t rows, size_t stride, uint32_t width) {
+void CudaShard::GateRows(const MlpSpec& mlp, uint32_t rows, size_t stride, OutputRange columns) {
   const Gating gating = mlp.activation == ActivationKind::kSilu       ? Gating::kSilu
                         : mlp.activation == ActivationKind::kGeluTanh ? Gating::kGelu
                                                                       : Gating::kClampedSilu;
-  Gate(stream_, gating, mlp.clamp, mlp.gain, scratch_.gate(), scratch_.up(), rows, stride, width);
+  Gate(stream_, gating, mlp.clamp, mlp.gain, scratch_.gate() + columns.begin,
+       scratch_.up() + columns.begin, rows, stride, columns.size());
 }
 
-void CudaShard::GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights,
-                              const RowInputs& inputs, uint32_t width) {
+absl::Status CudaShard::GatedProducts(const MlpSpec& mlp, const DeviceLayer& weights,
+                                      const RowInputs& inputs, const RankColumns& columns) {
   const size_t stride = scratch_.sizes().within;
-  products_.Multiply(weights.gate, inputs, scratch_.gate(), stride);
-  products_.Multiply(weights.up, inputs, scratch_.up(), stride);
-  GateRows(mlp, batch_.rows(), stride, width);
+  if (const OutputRange own = link_.own(columns); !own.empty()) {
+    products_.Multiply(weights.gate, inputs, scratch_.gate() + own.begin, stride);
+    products_.Multiply(weights.up, inputs, scratch_.up() + own.begin, stride);
+    GateRows(mlp, batch_.rows(), stride, own);
+  }
+  return link_.Gather(scratch_.gate(), batch_.rows(), stride, columns);
 }
 
-void CudaShard::MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights) {
+absl::Status CudaShard::MixtureMlp(uint32_t layer) {
+  const LayerSpec& spec = spec_.model.layers[layer];
+  const DeviceLayer& weights = WeightsOf(layer);
   const MlpSpec& mlp = spec.mlp;
   const RouterSpec& router = mlp.router;
   const RowSizes& sizes = scratch_.sizes();
@@ -67,23 +72,29 @@ void CudaShard::MixtureMlp(const LayerSpec& spec, const DeviceLayer& weights) {
                   .scale = router.scale,
                   .chosen = scratch_.chosen(),
                   .weights = scratch_.weights()});
-  MultiplyByExperts(spec, weights, normed);
+  RETURN_IF_ERROR(MultiplyByExperts(layer, normed));
+  const OutputRange own = link_.own(link_.hidden());
   if (mlp.shared_ffn != 0) {
     const RowInputs inputs =
         products_.Prepare(normed.x, normed.stride, rows, {&weights.gate, &weights.up});
-    GatedProducts(mlp, weights, inputs, mlp.shared_ffn);
-    const RowInputs gated = products_.Prepare(scratch_.gate(), sizes.within, rows, {&weights.down});
-    products_.Multiply(weights.down, gated, scratch_.branch(), sizes.hidden);
+    RETURN_IF_ERROR(GatedProducts(mlp, weights, inputs, link_.shared_ffn(layer)));
+    if (!own.empty()) {
+      const RowInputs gated =
+          products_.Prepare(scratch_.gate(), sizes.within, rows, {&weights.down});
+      products_.Multiply(weights.down, gated, scratch_.branch() + own.begin, sizes.hidden);
+    }
   }
-  AddExperts(stream_, scratch_.expert_out(), sizes.hidden, scratch_.places(), scratch_.weights(),
-             router.used, rows, spec_.model.hidden, mlp.shared_ffn == 0, scratch_.branch(),
-             sizes.hidden);
-  branch_.Add(spec, weights.after_mlp_norm);
+  if (!own.empty()) {
+    AddExperts(stream_, scratch_.expert_out() + own.begin, sizes.hidden, scratch_.places(),
+               scratch_.weights(), router.used, rows, own.size(), mlp.shared_ffn == 0,
+               scratch_.branch() + own.begin, sizes.hidden);
+  }
+  return branch_.Add(spec, weights.after_mlp_norm);
 }
 
-void CudaShard::MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weights,
-                                  const RowInputs& normed) {
-  const MlpSpec& mlp = spec.mlp;
+absl::Status CudaShard::MultiplyByExperts(uint32_t layer, const RowInputs& normed) {
+  const MlpSpec& mlp = spec_.model.layers[layer].mlp;
+  const DeviceLayer& weights = WeightsOf(layer);
   const uint32_t places = batch_.rows() * mlp.router.used;
   const uint32_t groups = std::min(places, mlp.experts);
   Arrange(stream_, {.chosen = scratch_.chosen(),
@@ -106,12 +117,19 @@ void CudaShard::MultiplyByExperts(const LayerSpec& spec, const DeviceLayer& weig
     product.row_at = by_place ? nullptr : scratch_.row_at();
     products_.Multiply(product);
   };
-  multiply(weights.expert_gate, normed, false, scratch_.gate(), stride);
-  multiply(weights.expert_up, normed, false, scratch_.up(), stride);
-  GateRows(mlp, places, stride, mlp.ffn);
-  const RowInputs gated =
-      products_.Prepare(scratch_.gate(), stride, places, {&weights.expert_down.first});
-  multiply(weights.expert_down, gated, true, scratch_.expert_out(), scratch_.sizes().hidden);
+  if (const OutputRange own = link_.own(link_.ffn(layer)); !own.empty()) {
+    multiply(weights.expert_gate, normed, false, scratch_.gate() + own.begin, stride);
+    multiply(weights.expert_up, normed, false, scratch_.up() + own.begin, stride);
+    GateRows(mlp, places, stride, own);
+  }
+  RETURN_IF_ERROR(link_.Gather(scratch_.gate(), places, stride, link_.ffn(layer)));
+  if (const OutputRange own = link_.own(link_.hidden()); !own.empty()) {
+    const RowInputs gated =
+        products_.Prepare(scratch_.gate(), stride, places, {&weights.expert_down.first});
+    multiply(weights.expert_down, gated, true, scratch_.expert_out() + own.begin,
+             scratch_.sizes().hidden);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace strata::cuda

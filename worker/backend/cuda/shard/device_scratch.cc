@@ -7,13 +7,16 @@
 
 namespace strata::cuda {
 
-RowSizes::RowSizes(const StageSpec& spec)
-    : RowWidths(spec.model, spec.first_layer, spec.last_layer), within(Within()) {
+RowSizes::RowSizes(const StageSpec& spec, size_t attended)
+    : RowWidths(spec.model, spec.first_layer, spec.last_layer),
+      within(Within()),
+      attended(std::max(queries, cpu::RoundUp(attended, kRowFloats))) {
   static_assert(kRowFloats % kLanes == 0, "a row is whole panels");
   const auto quantizes = [&](size_t inputs, size_t times) {
     quant_inputs = std::max(quant_inputs, times * cpu::RoundUp(inputs, cpu::kQuantBlock));
   };
   quantizes(spec.model.hidden, 1);
+  quantizes(attended, 1);
   for (uint32_t i = spec.first_layer; i <= spec.last_layer; ++i) {
     const AttentionSpec& attention = spec.model.layers[i].attention;
     const MlpSpec& mlp = spec.model.layers[i].mlp;
@@ -28,8 +31,9 @@ RowSizes::RowSizes(const StageSpec& spec)
   }
 }
 
-absl::Status DeviceScratch::Allocate(Device* device, const StageSpec& spec) {
-  sizes_ = RowSizes(spec);
+absl::Status DeviceScratch::Allocate(Device* device, const StageSpec& spec, uint32_t vocab,
+                                     size_t attended) {
+  sizes_ = RowSizes(spec, attended);
   const size_t rows = spec.max_batch_tokens;
   const auto floats = [&](DeviceBuffer* buffer, size_t count) {
     return buffer->Allocate(device, count * sizeof(float), "buffers");
@@ -40,7 +44,7 @@ absl::Status DeviceScratch::Allocate(Device* device, const StageSpec& spec) {
   RETURN_IF_ERROR(floats(&q_, rows * sizes_.queries));
   RETURN_IF_ERROR(floats(&k_, rows * sizes_.keys));
   RETURN_IF_ERROR(floats(&v_, rows * sizes_.values));
-  RETURN_IF_ERROR(floats(&attended_, rows * sizes_.queries));
+  RETURN_IF_ERROR(floats(&attended_, rows * sizes_.attended));
   RETURN_IF_ERROR(floats(&query_latent_, rows * sizes_.query_rank));
   RETURN_IF_ERROR(floats(&absorbed_, rows * sizes_.absorbed));
   RETURN_IF_ERROR(floats(&summed_, rows * sizes_.summed));
@@ -58,8 +62,7 @@ absl::Status DeviceScratch::Allocate(Device* device, const StageSpec& spec) {
   RETURN_IF_ERROR(groups_.Allocate(device, rows * sizes_.used * sizeof(ExpertGroup), "buffers"));
   if (spec.heads) {
     RETURN_IF_ERROR(floats(&head_, rows * sizes_.hidden));
-    RETURN_IF_ERROR(
-        floats(&logits_, std::min<size_t>(rows, kDeviceLogitRows) * size_t{spec.model.vocab}));
+    RETURN_IF_ERROR(floats(&logits_, std::min<size_t>(rows, kDeviceLogitRows) * size_t{vocab}));
     RETURN_IF_ERROR(choices_.Allocate(device, rows * sizeof(RowChoice), "buffers"));
   }
   if (spec.activations == v1::ACTIVATIONS_INT8) {

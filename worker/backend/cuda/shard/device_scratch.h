@@ -16,15 +16,19 @@ namespace strata::cuda {
 // Floats of a row of each buffer; 0: no layer needs it.
 struct RowSizes : RowWidths {
   RowSizes() = default;
-  explicit RowSizes(const StageSpec& spec);
+  // `attended`: the widest row that leaves attention, where the spec's heads are not all that there
+  // are.
+  explicit RowSizes(const StageSpec& spec, size_t attended = 0);
   size_t within = 0;        // RowWidths::Within.
   size_t quant_inputs = 0;  // Quantized inputs of a row, of all its experts.
   size_t partial = 0;       // Of a query: all its spans.
+  size_t attended = 0;      // What leaves attention, of the heads of all ranks.
 };
 
 class DeviceScratch {
  public:
-  absl::Status Allocate(Device* device, const StageSpec& spec);
+  // `vocab`: of a row of logits, as many as the rank computes; `attended` as RowSizes has it.
+  absl::Status Allocate(Device* device, const StageSpec& spec, uint32_t vocab, size_t attended);
   uint64_t bytes() const;
   const RowSizes& sizes() const { return sizes_; }
 

@@ -1,5 +1,7 @@
 #include "worker/backend/cuda/shard/residual_branch.h"
 
+#include "common/status.h"
+
 namespace strata::cuda {
 
 RowInputs ResidualBranch::Begin(const LayerSpec& spec, const DeviceVector& before,
@@ -12,26 +14,28 @@ RowInputs ResidualBranch::Begin(const LayerSpec& spec, const DeviceVector& befor
   return products_.Prepare(x, scratch_.sizes().hidden, batch_.rows(), users);
 }
 
-void ResidualBranch::Finish(const RowInputs& inputs, const Matrix& matrix, const LayerSpec& spec,
-                            const DeviceVector& after) const {
+absl::Status ResidualBranch::Finish(const RowInputs& inputs, const Matrix& matrix,
+                                    const LayerSpec& spec, const DeviceVector& after) const {
   const size_t stride = scratch_.sizes().hidden;
-  if (!after.empty() || spec.branch_scale != 1) {
-    products_.Multiply(matrix, inputs, scratch_.branch(), stride);
-    Add(spec, after);
-    return;
+  const bool direct = after.empty() && spec.branch_scale == 1;
+  float* const to = direct ? scratch_.residual() : scratch_.branch();
+  if (const OutputRange own = link_.own(link_.hidden()); !own.empty()) {
+    Product product = RowProducts::Of(matrix, inputs, to + own.begin, stride);
+    product.add = direct;
+    products_.Multiply(product);
   }
-  Product product = RowProducts::Of(matrix, inputs, scratch_.residual(), stride);
-  product.add = true;
-  products_.Multiply(product);
+  return direct ? link_.Gather(to, batch_.rows(), stride, link_.hidden()) : Add(spec, after);
 }
 
-void ResidualBranch::Add(const LayerSpec& spec, const DeviceVector& after) const {
+absl::Status ResidualBranch::Add(const LayerSpec& spec, const DeviceVector& after) const {
   const size_t stride = scratch_.sizes().hidden;
+  RETURN_IF_ERROR(link_.Gather(scratch_.branch(), batch_.rows(), stride, link_.hidden()));
   if (!after.empty()) {
     Norm(after, spec, scratch_.branch(), scratch_.branch());
   }
   AddRows(stream_, scratch_.branch(), stride, spec.branch_scale, scratch_.residual(), stride,
           batch_.rows(), hidden_);
+  return absl::OkStatus();
 }
 
 void ResidualBranch::Norm(const DeviceVector& weight, const LayerSpec& spec, const float* x,

@@ -13,7 +13,7 @@ absl::Status StepLaunches::Add(const StepCall& call) {
     calls_.push_back(call);
     return absl::OkStatus();
   }
-  launch_(call);
+  RETURN_IF_ERROR(launch_(call));
   return device_.LaunchStatus();
 }
 
@@ -28,15 +28,17 @@ absl::Status StepLaunches::Flush(StepShape shape) {
     return absl::OkStatus();
   }
   shape.calls = std::exchange(calls_, {});
+  absl::Status launched;
   const auto launch_all = [&] {
     for (const StepCall& call : shape.calls) {
-      launch_(call);
+      launched.Update(launch_(call));
     }
   };
   const auto known = std::find_if(graphs_.begin(), graphs_.end(),
                                   [&](const Known& one) { return SameLaunches(one.shape, shape); });
   if (known == graphs_.end()) {
     launch_all();
+    RETURN_IF_ERROR(launched);
     RETURN_IF_ERROR(device_.LaunchStatus());
     graphs_.push_front({std::move(shape), {}});
     if (graphs_.size() > kDeviceGraphs) {
@@ -47,7 +49,9 @@ absl::Status StepLaunches::Flush(StepShape shape) {
   graphs_.splice(graphs_.begin(), graphs_, known);
   if (known->graph.get() == nullptr) {
     ASSIGN_OR_RETURN(const Graph graph, device_.RecordGraph(launch_all));
-    known->graph = OwnedGraph(&device_, graph);
+    OwnedGraph recorded(&device_, graph);
+    RETURN_IF_ERROR(launched);
+    known->graph = std::move(recorded);
   }
   return device_.LaunchGraph(known->graph.get());
 }

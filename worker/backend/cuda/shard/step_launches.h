@@ -22,7 +22,7 @@ inline constexpr uint32_t kFewRows = 8;
 class StepLaunches {
  public:
   // `launch` launches what a call does, on the device's stream of kernels.
-  StepLaunches(Device* device, std::function<void(const StepCall&)> launch)
+  StepLaunches(Device* device, std::function<absl::Status(const StepCall&)> launch)
       : device_(*device), launch_(std::move(launch)) {}
 
   // What is added from now on is put off, or is not. Nothing is put off at that time.
@@ -45,7 +45,7 @@ class StepLaunches {
   };
 
   Device& device_;
-  const std::function<void(const StepCall&)> launch_;
+  const std::function<absl::Status(const StepCall&)> launch_;
   bool puts_off_ = false;
   std::vector<StepCall> calls_;
   std::list<Known> graphs_;  // What was used last comes first.
