@@ -17,6 +17,10 @@ StandInNccl* current = nullptr;
 // Of this thread: whether it is within a group, and what was put into it.
 thread_local bool in_group = false;
 
+void PutOnHost(cuda::Stream stream, std::function<bool()> work) {
+  static_cast<HostStream*>(stream)->Put(std::move(work));
+}
+
 }  // namespace
 
 // As functions that a table can have.
@@ -99,19 +103,30 @@ struct StandInCalls {
     return Operate(NcclCall::kBroadcast, comm, stream, {send, receive, count, root});
   }
   static NcclResult Operate(NcclCall call, NcclComm* comm, cuda::Stream stream, const Part& part) {
-    MutexLock lock(&current->mutex_);
-    Comm* const one = Of(comm);
-    const NcclResult answer = current->Answer(call, one->rank);
-    if (answer != NcclResult::kSuccess) {
-      return answer;
+    std::function<bool()> work;
+    NcclResult answer;
+    {
+      MutexLock lock(&current->mutex_);
+      Comm* const one = Of(comm);
+      answer = current->Answer(call, one->rank);
+      if (answer != NcclResult::kSuccess) {
+        return answer;
+      }
+      if (in_group) {
+        grouped.comm = one;
+        grouped.stream = stream;
+        grouped.parts.push_back(part);
+        return NcclResult::kSuccess;
+      }
+      answer = current->Begin(one, {part}, &work);
     }
-    if (!in_group) {
-      return current->Begin(one, {part}, stream);
+    Put(stream, std::move(work));
+    return answer;
+  }
+  static void Put(cuda::Stream stream, std::function<bool()> work) {
+    if (work != nullptr) {
+      current->put_(stream, std::move(work));
     }
-    grouped.comm = one;
-    grouped.stream = stream;
-    grouped.parts.push_back(part);
-    return NcclResult::kSuccess;
   }
   static NcclResult GroupStart() {
     MutexLock lock(&current->mutex_);
@@ -124,19 +139,27 @@ struct StandInCalls {
     return answer;
   }
   static NcclResult GroupEnd() {
-    MutexLock lock(&current->mutex_);
-    current->misuses_ += in_group ? 0 : 1;
-    in_group = false;
-    const NcclResult answer = current->Answer(NcclCall::kGroupEnd, std::nullopt);
-    if (answer != NcclResult::kSuccess || grouped.comm == nullptr) {
-      return answer;
+    std::function<bool()> work;
+    NcclResult answer;
+    {
+      MutexLock lock(&current->mutex_);
+      current->misuses_ += in_group ? 0 : 1;
+      in_group = false;
+      answer = current->Answer(NcclCall::kGroupEnd, std::nullopt);
+      if (answer != NcclResult::kSuccess || grouped.comm == nullptr) {
+        return answer;
+      }
+      answer = current->Begin(grouped.comm, std::move(grouped.parts), &work);
     }
-    return current->Begin(grouped.comm, std::move(grouped.parts), grouped.stream);
+    Put(grouped.stream, std::move(work));
+    return answer;
   }
 };
 thread_local StandInCalls::Grouped StandInCalls::grouped;
 
-StandInNccl::StandInNccl() {
+StandInNccl::StandInNccl() : StandInNccl(PutOnHost) {}
+
+StandInNccl::StandInNccl(PutFn put) : put_(put) {
   STRATA_CHECK(current == nullptr);
   current = this;
 }
@@ -242,14 +265,14 @@ bool StandInNccl::MayBegin(const Comm& comm) {
   return may;
 }
 
-NcclResult StandInNccl::Begin(Comm* comm, std::vector<Part> parts, cuda::Stream stream) {
+NcclResult StandInNccl::Begin(Comm* comm, std::vector<Part> parts, std::function<bool()>* work) {
   if (!MayBegin(*comm)) {
     return NcclResult::kInvalidUsage;
   }
   comm->looks = delay_;
-  const uint64_t operation = ++comm->operations;
-  static_cast<HostStream*>(stream)->Put(
-      [this, comm, operation, parts = std::move(parts)] { return Do(comm, operation, parts); });
+  *work = [this, comm, operation = ++comm->operations, parts = std::move(parts)] {
+    return Do(comm, operation, parts);
+  };
   return comm->looks == 0 ? NcclResult::kSuccess : NcclResult::kInProgress;
 }
 

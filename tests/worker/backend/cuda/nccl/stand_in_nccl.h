@@ -1,9 +1,11 @@
-// NCCL's calls without NCCL, between threads of this process on HostDevices: each can fail, what
-// they begin can be in progress for a while or for ever, and what is put on streams can hang.
+// NCCL's calls without NCCL, between threads of this process on HostDevices or emulated ones: each
+// can fail, what they begin can be in progress for a while or for ever, and what is put on streams
+// can hang.
 #ifndef STRATA_TESTS_WORKER_BACKEND_CUDA_NCCL_STAND_IN_NCCL_H_
 #define STRATA_TESTS_WORKER_BACKEND_CUDA_NCCL_STAND_IN_NCCL_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,8 +33,12 @@ enum class NcclCall {
 class StandInNccl {
  public:
   static constexpr int kForEver = -1;
+  // Puts on a device's stream what says whether it is done, and is asked again until it is.
+  using PutFn = void (*)(cuda::Stream stream, std::function<bool()> work);
 
+  // On the streams of HostDevices.
   StandInNccl();
+  explicit StandInNccl(PutFn put);
   // Waits for calls that hang.
   ~StandInNccl();
   static const cuda::NcclCalls& calls();
@@ -85,12 +91,14 @@ class StandInNccl {
   cuda::NcclResult Answer(NcclCall call, std::optional<int> rank) STRATA_REQUIRES(mutex_);
   // Whether the rank may begin something with its communicator.
   bool MayBegin(const Comm& comm) STRATA_REQUIRES(mutex_);
-  cuda::NcclResult Begin(Comm* comm, std::vector<Part> parts, cuda::Stream stream)
+  // `work` is what is to be put on the stream then.
+  cuda::NcclResult Begin(Comm* comm, std::vector<Part> parts, std::function<bool()>* work)
       STRATA_REQUIRES(mutex_);
   bool Do(Comm* comm, uint64_t operation, const std::vector<Part>& parts);
   void Copy(const Meeting& meeting, int rank) STRATA_REQUIRES(mutex_);
 
-  mutable Mutex mutex_;
+  const PutFn put_;
+  mutable Mutex mutex_;  // Not held while anything is put on a stream.
   CondVar released_;
   int version_ STRATA_GUARDED_BY(mutex_) = cuda::kNcclHeaderVersion;
   int delay_ STRATA_GUARDED_BY(mutex_) = 0;
