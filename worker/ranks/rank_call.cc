@@ -70,7 +70,9 @@ class Taker {
     }
     const size_t before = values->size();
     values->resize(before + count);
-    std::memcpy(values->data() + before, in_.data(), count * sizeof(T));
+    if (count > 0) {
+      std::memcpy(values->data() + before, in_.data(), count * sizeof(T));
+    }
     in_ = in_.subspan(count * sizeof(T));
     return true;
   }
