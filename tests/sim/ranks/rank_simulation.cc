@@ -1,8 +1,10 @@
 #include "tests/sim/ranks/rank_simulation.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -17,8 +19,7 @@
 #include "tests/sim/ranks/faulty_rank.h"
 #include "tests/sim/ranks/fibers.h"
 #include "tests/sim/ranks/rank_network.h"
-#include "tests/worker/backend/models/made_up_model.h"
-#include "tests/worker/backend/models/made_up_stage.h"
+#include "tests/sim/ranks/ranked_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/ranks/leader_shard.h"
 #include "worker/ranks/rank_follower.h"
@@ -26,10 +27,7 @@
 namespace strata::sim {
 namespace {
 
-using strata::testing::MadeUpModel;
-using strata::testing::MadeUpStage;
-
-constexpr uint32_t kMostRanks = 4;
+constexpr uint32_t kMostDrawnRanks = 4;
 constexpr nanoseconds kTimeout = milliseconds(10'000);
 constexpr nanoseconds kSilence = milliseconds(10'000);
 // Where nothing is on its way time goes on by so much.
@@ -41,53 +39,11 @@ constexpr nanoseconds kMostOfACall = 3 * kTimeout;
 constexpr nanoseconds kMostToStop = milliseconds(1'000);
 constexpr TimePoint kMost = milliseconds(3'600'000);
 
-// What is loaded for many seeds: it holds no state but KV, which each step names by position.
-struct Model {
-  explicit Model(const strata::testing::MadeUpShape& shape)
-      : model(shape), stage(WholeModel(model)) {}
-
-  MadeUpModel model;
-  MadeUpStage stage;
-};
-
 std::unique_ptr<Backend> NewBackend() {
   auto backend = MakeCpuBackend({.threads = 1});
   STRATA_CHECK(backend.ok());
   return *std::move(backend);
 }
-
-const Model& ModelOf(uint32_t which) {
-  static const std::array<Model, 3> models = {Model({.layers = 2,
-                                                     .hidden = 96,
-                                                     .heads = 6,
-                                                     .kv_heads = 6,
-                                                     .head_dim = 16,
-                                                     .rotary_dim = 16,
-                                                     .ffn = 96,
-                                                     .vocab = 96}),
-                                              Model({.layers = 2, .heads = 6, .kv_heads = 2}),
-                                              Model({.layers = 3,
-                                                     .hidden = 40,
-                                                     .heads = 4,
-                                                     .kv_heads = 1,
-                                                     .ffn = 33,
-                                                     .tied = true,
-                                                     .seed = 5})};
-  return models[which % models.size()];
-}
-
-struct Item {
-  size_t sequence;
-  uint32_t position;
-  uint32_t rows;
-};
-
-struct Sequence {
-  std::vector<uint32_t> ids;
-  std::vector<PageId> pages;
-  uint32_t computed = 0;
-  uint32_t left = 0;  // Tokens still to make.
-};
 
 class RankSimulation {
  public:
@@ -120,9 +76,8 @@ class RankSimulation {
   void Lead();
   void LeadSteps(LeaderShard* leader);
   void Step(LeaderShard* leader);
-  std::vector<Item> DrawStep();
-  absl::StatusOr<std::vector<float>> Compute(Shard* shard, const std::vector<Item>& items) const;
-  void Compare(const std::vector<Item>& items, const std::vector<float>& logits);
+  std::vector<RankedItem> DrawStep();
+  void Compare(const std::vector<RankedItem>& items, const std::vector<float>& logits);
   absl::StatusOr<RankChannels> Join(uint64_t epoch);
   void EndFollower(uint32_t rank);
   void Strike();
@@ -152,7 +107,7 @@ class RankSimulation {
   Fibers fibers_;
   const std::function<void(const std::string&)> tell_;
 
-  const Model* model_ = nullptr;
+  const RankedModel* model_ = nullptr;
   std::vector<double> shares_;
   RankTimes times_;
   std::vector<std::unique_ptr<Backend>> backends_;
@@ -161,7 +116,7 @@ class RankSimulation {
   std::vector<RankFaults> faults_;
   std::vector<std::unique_ptr<RankShard>> faulty_;  // Of followers: the leader has its own.
   std::vector<Follower> followers_;
-  std::vector<Sequence> sequences_;
+  std::vector<RankedSequence> sequences_;
   std::vector<Fault> script_;
   uint64_t step_ = 0;
   uint64_t epoch_ = 0;
@@ -172,8 +127,8 @@ class RankSimulation {
 };
 
 void RankSimulation::Draw() {
-  model_ = &ModelOf(random_.Below(3));
-  const uint32_t ranks = random_.Between(2, kMostRanks);
+  model_ = &RankedModelOf(random_.Below(kRankedModels));
+  const uint32_t ranks = random_.Between(2, kMostDrawnRanks);
   const bool equal = random_.OneIn(2);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     shares_.push_back(equal ? 1 : random_.Between(1, 4));
@@ -185,7 +140,7 @@ void RankSimulation::Draw() {
   times_.pause = [this](uint64_t) { fibers_.Pause(); };
   PageId page = 0;
   sequences_.resize(random_.Between(1, 3));
-  for (Sequence& sequence : sequences_) {
+  for (RankedSequence& sequence : sequences_) {
     sequence.left = random_.Between(1, 5);
     const uint32_t prompt = random_.Between(1, 30);
     for (uint32_t i = 0; i < prompt; ++i) {
@@ -303,18 +258,16 @@ void RankSimulation::Lead() {
 
 void RankSimulation::LeadSteps(LeaderShard* leader) {
   while (!run_.finding && std::any_of(sequences_.begin(), sequences_.end(),
-                                      [](const Sequence& one) { return one.left > 0; })) {
+                                      [](const RankedSequence& one) { return one.left > 0; })) {
     // As a fence does: ranks that are not joined are.
-    struct Timer {
-      TimePoint began;
-    } timer{clock_.Now()};
+    const TimePoint began = clock_.Now();
     const absl::Status joined = leader->BeginEpoch(++epoch_);
     if (!joined.ok()) {
       Find("ranks do not join: " + joined.ToString());
       return;
     }
     Step(leader);
-    if (clock_.Now() - timer.began > 20 * kMostOfACall) {
+    if (clock_.Now() - began > 20 * kMostOfACall) {
       Find("a step lasted without a bound");
     }
     if (random_.OneIn(4)) {
@@ -341,9 +294,10 @@ void RankSimulation::Step(LeaderShard* leader) {
       fault.strikes_at = network_.moves() + fault.moves;
     }
   }
-  const std::vector<Item> items = DrawStep();
+  const std::vector<RankedItem> items = DrawStep();
   const TimePoint began = clock_.Now();
-  const absl::StatusOr<std::vector<float>> logits = Compute(leader, items);
+  const absl::StatusOr<std::vector<float>> logits =
+      ComputeStep(leader, model_->stage.spec, sequences_, items);
   // Each of its calls is bounded, and none is made behind one that failed.
   const uint64_t calls = 2 * model_->stage.spec.model.layers.size() + 6;
   if (clock_.Now() - began > static_cast<int64_t>(calls) * kMostOfACall) {
@@ -353,7 +307,7 @@ void RankSimulation::Step(LeaderShard* leader) {
     CheckBroken(logits.status());
     ++run_.counts.broken;
     // What ranks hold is undefined then: all is computed again.
-    for (Sequence& sequence : sequences_) {
+    for (RankedSequence& sequence : sequences_) {
       sequence.computed = 0;
     }
     return;
@@ -377,12 +331,12 @@ bool RankSimulation::Explained() {
                                 [](const RankFaults& one) { return one.failed || one.was_behind; });
 }
 
-std::vector<Item> RankSimulation::DrawStep() {
-  std::vector<Item> items;
+std::vector<RankedItem> RankSimulation::DrawStep() {
+  std::vector<RankedItem> items;
   uint32_t rows = 0;
   const StageSpec& spec = model_->stage.spec;
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    const Sequence& sequence = sequences_[i];
+    const RankedSequence& sequence = sequences_[i];
     const auto left = static_cast<uint32_t>(sequence.ids.size()) - sequence.computed;
     const uint32_t room = std::min(left, spec.max_batch_tokens - rows);
     if (sequence.left == 0 || room == 0 || random_.OneIn(4)) {
@@ -395,43 +349,10 @@ std::vector<Item> RankSimulation::DrawStep() {
   return items.empty() ? DrawStep() : items;
 }
 
-// The logits of each item's last row.
-absl::StatusOr<std::vector<float>> RankSimulation::Compute(Shard* shard,
-                                                           const std::vector<Item>& items) const {
-  const StageSpec& spec = model_->stage.spec;
-  std::vector<uint32_t> ids;
-  std::vector<std::vector<PageTableView>> tables;
-  std::vector<BatchItem> batch;
-  std::vector<uint32_t> last;
-  for (const Item& item : items) {
-    const Sequence& sequence = sequences_[item.sequence];
-    tables.push_back({{0, sequence.pages}});
-    batch.push_back({static_cast<uint32_t>(ids.size()), item.rows, item.position, tables.back()});
-    ids.insert(ids.end(), sequence.ids.begin() + item.position,
-               sequence.ids.begin() + item.position + item.rows);
-    last.push_back(static_cast<uint32_t>(ids.size()) - 1);
-  }
-  for (size_t i = 0; i < batch.size(); ++i) {
-    batch[i].tables = tables[i];
-  }
-  std::vector<uint32_t> heads(items.size());
-  std::iota(heads.begin(), heads.end(), 0);
-  std::vector<float> logits(items.size() * spec.model.vocab);
-  RETURN_IF_ERROR(shard->Begin({static_cast<uint32_t>(ids.size()), ids, batch}));
-  RETURN_IF_ERROR(shard->Embed());
-  for (uint32_t layer = spec.first_layer; layer < spec.last_layer; ++layer) {
-    RETURN_IF_ERROR(shard->Attention(layer));
-    RETURN_IF_ERROR(shard->Mlp(layer));
-  }
-  RETURN_IF_ERROR(shard->AttentionOfSome(spec.last_layer, last));
-  RETURN_IF_ERROR(shard->Mlp(spec.last_layer));
-  RETURN_IF_ERROR(shard->Head(heads));
-  RETURN_IF_ERROR(shard->ReadLogits(logits));
-  return logits;
-}
-
-void RankSimulation::Compare(const std::vector<Item>& items, const std::vector<float>& logits) {
-  const absl::StatusOr<std::vector<float>> alone = Compute(alone_.get(), items);
+void RankSimulation::Compare(const std::vector<RankedItem>& items,
+                             const std::vector<float>& logits) {
+  const absl::StatusOr<std::vector<float>> alone =
+      ComputeStep(alone_.get(), model_->stage.spec, sequences_, items);
   STRATA_CHECK(alone.ok());
   if (logits != *alone) {
     Find("ranks computed other bits than one alone");
@@ -439,7 +360,7 @@ void RankSimulation::Compare(const std::vector<Item>& items, const std::vector<f
   }
   const size_t vocab = model_->stage.spec.model.vocab;
   for (size_t i = 0; i < items.size(); ++i) {
-    Sequence& sequence = sequences_[items[i].sequence];
+    RankedSequence& sequence = sequences_[items[i].sequence];
     sequence.computed += items[i].rows;
     if (sequence.computed == sequence.ids.size() && --sequence.left > 0) {
       const auto row = logits.begin() + static_cast<ptrdiff_t>(i * vocab);
