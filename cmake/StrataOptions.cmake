@@ -1,7 +1,8 @@
 # Compiler settings that every target of ours takes, as the interface target strata_options.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # It knows what precompiled headers hold, and is to be told that it may.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
 add_library(strata_options INTERFACE)
@@ -13,9 +14,16 @@ target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(strata_options INTERFACE -Wno-restrict)  # False alarms: GCC bug 105651.
+  # Precompiled headers are used where flags are those that they were compiled with, and by ccache where the
+  # preprocessor leaves them in what it writes.
+  target_compile_options(strata_options INTERFACE -pthread -fpch-preprocess)
   if(STRATA_UNITS)
     # To the compiler each source of a unit but the first is a header.
     target_compile_options(strata_options INTERFACE -Wno-subobject-linkage)
+    # False alarms of the same kind, about precompiled headers, which are not taken for a system's. A build
+    # without units has these warnings.
+    target_compile_options(strata_options INTERFACE
+      -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")

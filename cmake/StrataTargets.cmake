@@ -10,6 +10,9 @@ function(strata_library name)
   # Built for what links it: a build for thread sanitizer leaves out what goes through gRPC.
   add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARG_SOURCES} ${ARG_APART})
   target_link_libraries(${name} PUBLIC strata_options ${ARG_DEPS})
+  if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/")
+    strata_use_precompiled(${name} strata_library_headers)
+  endif()
 endfunction()
 
 # strata_binary(NAME SOURCES main.cc [DEPS x y]) leaves bin/NAME.
@@ -66,6 +69,7 @@ function(strata_test name)
   add_executable(${name} ${ARG_SOURCES} ${ARG_APART})
   target_link_libraries(${name} PRIVATE strata_options ${ARG_DEPS} strata_test_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  strata_use_precompiled(${name} strata_test_headers)
   if(STRATA_SANITIZE STREQUAL "thread" AND "grpc" IN_LIST ARG_LABELS)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
