@@ -26,6 +26,16 @@ function(strata_precompiled name)
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${name} PRIVATE strata_options ${ARG_DEPS})
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+  # Compiling the same headers twice does not give the same file. ccache goes by what was compiled (CCACHE_PCH_EXTSUM,
+  # which ./dev sets), so that what uses it is not compiled again in another folder.
+  set(headers ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${name}.dir/cmake_pch.hxx)
+  add_custom_command(OUTPUT ${headers}.gch.sum
+    COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -w -E -P -x c++ -MD -MF ${headers}.gch.sum.d -MT ${headers}.gch.sum
+            -o ${headers}.text ${headers}
+    COMMAND sha256sum < ${headers}.text > ${headers}.gch.sum
+    DEPENDS ${headers} DEPFILE ${headers}.gch.sum.d VERBATIM)
+  add_custom_target(${name}_sum DEPENDS ${headers}.gch.sum)
+  add_dependencies(${name} ${name}_sum)
 endfunction()
 
 # strata_use_precompiled(TARGET NAME): where NAME is, and the folder's flags are its own.
