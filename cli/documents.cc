@@ -69,7 +69,7 @@ Json OptionsDocument(const v1::LoadOptions& options) {
       {"kv_dtype", Word(v1::KvDtype_Name(options.kv_dtype()), "KV_DTYPE_", "f16")},
       {"recovery", Word(v1::Recovery_Name(options.recovery()), "RECOVERY_", "wait")},
       {"standby", options.standby()},
-      {"ranks", std::max(1u, options.ranks())},
+      {"ranks", options.ranks()},  // 0: as the plan found them best.
       // Coordinators that say nothing have no drafts.
       {"speculate", options.speculate().empty() ? "off" : options.speculate()},
       {"nodes", Strings(options.nodes())},

@@ -460,8 +460,10 @@ void PlacementOptions::AddTo(CLI::App* app) {
           "The whole placement, by hand; a+b:0-9 has two\nnodes compute layers together, "
           "a=2+b=1:0-9 by\nthese shares")
       ->group(group);
-  AddCount(app, "--ranks", &ranks, 1, kMostRanks,
-           "So many nodes compute each stage together, with\nshares by their bandwidth; default 1")
+  AddCount(
+      app, "--ranks", &ranks, 1, kMostRanks,
+      "So many nodes compute each stage together, with\nshares by their bandwidth; 1: one node a "
+      "stage;\ndefault: more than one where the plan says that\nthey win")
       ->group(group);
   AddChoice(app, "--recovery", &recovery, {"wait", "move", "off"},
             "When a node is lost, requests wait for it, move\nto other nodes, or fail; default "

@@ -24,6 +24,9 @@ absl::Status NoSuchNode(const std::string& name) {
       .Hint("see `strata node list`");
 }
 
+// By the host of its address: workers of one machine mostly have the same.
+std::string MachineOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
 // Whether certificates are why the link does not work.
 bool IsOfTls(const LinkMeasure& link) {
   const auto cause = link.error.facts().find("cause");
@@ -325,6 +328,7 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
       planned.disk_free_bytes = node.heartbeat.disk_free_bytes();
     }
     planned.ranks = node.info.ranks() && node.info.backend() == "cpu";
+    planned.machine = MachineOf(node.info.address());
     cluster.nodes.push_back(std::move(planned));
     names.push_back(name);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -12,6 +13,7 @@
 #include "coordinator/planner/asked.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/no_room.h"
+#include "coordinator/planner/rank_comparison.h"
 #include "coordinator/planner/ranked_plan.h"
 #include "coordinator/planner/solve.h"
 
@@ -293,8 +295,12 @@ void DropNode(const std::string& name, PlannerCluster* cluster) {
 
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
                                   const PlannerRequest& request) {
-  return AsksForRanks(request.options) ? MakeRankedPlan(cluster, model, request)
-                                       : Planner(cluster, model, request).Run();
+  if (AsksForRanks(request.options)) {
+    return MakeRankedPlan(cluster, model, request);
+  }
+  ASSIGN_OR_RETURN(v1::Plan plan, Planner(cluster, model, request).Run());
+  const bool open = request.options.ranks() == 0 && request.options.layers().empty();
+  return open ? WithRanksWhereTheyWin(cluster, model, request, std::move(plan)) : std::move(plan);
 }
 
 }  // namespace strata

@@ -35,6 +35,8 @@ struct PlannerNode {
   uint64_t disk_free_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t cache_bytes = std::numeric_limits<uint64_t>::max();  // That, and what is cached there.
   bool ranks = false;  // It can compute a stage together with others.
+  // Nodes of one machine share what it reads a second; "": no other is on it.
+  std::string machine = {};
 };
 
 // One way, from a node to another; the coordinator is index kCoordinator.
@@ -97,9 +99,10 @@ uint64_t StagedBytes(const PlannerModel& model, uint32_t begin, uint32_t end);
 
 // The plan (epoch 0), of nodes of one numerics; of several only where those of none alone have
 // room, or where that is a fifth better by the goal's measure (and takes no int8 activations away),
-// or by options.layers. Or why there is none: RESOURCE_EXHAUSTED with how much is missing and which
-// node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's name,
-// FAILED_PRECONDITION (BAD_ACTIVATIONS) where nodes do not take the activations. With ranks:
+// or by options.layers. Where options leave ranks and layers open, one with ranks where these win
+// (WithRanksWhereTheyWin). Or why there is none: RESOURCE_EXHAUSTED with how much is missing and
+// which node limits, INVALID_ARGUMENT for pins that do not cover the layers, NOT_FOUND for a node's
+// name, FAILED_PRECONDITION (BAD_ACTIVATIONS) where nodes do not take the activations. With ranks:
 // MakeRankedPlan's.
 absl::StatusOr<v1::Plan> MakePlan(const PlannerCluster& cluster, const PlannerModel& model,
                                   const PlannerRequest& request);

@@ -83,8 +83,12 @@ def test_plan_says_what_each_rank_has_and_load_keeps_to_it(tmp_path):
         assert sum(r["weight_bytes"] for r in stage["ranks"]) == stage["weight_bytes"]
         assert sum(r["kv_bytes"] for r in stage["ranks"]) == stage["kv_bytes"]
         assert any("to gather" in why for why in plan["why"])
-        assert any(re.match(r"With --ranks [23] one token would take .* rows of a prompt .* instead of", why)
-                   for why in c.json("plan", "llama")["why"])
+        compared = r"With --ranks [23] one token would take .* a prompt of [0-9]+ tokens .* instead of .*"
+        assert any(re.match(compared, why) for why in c.json("plan", "llama", "--ranks", "1")["why"])
+        # By default too, where they are not taken: these workers are on one machine.
+        default = c.json("plan", "llama")
+        assert all(len(stage["ranks"]) == 1 for stage in default["stages"])
+        assert any(re.match(compared + "Not taken unasked: nodes w. and w. are of one machine", why) for why in default["why"])
         assert any(why.startswith("With one node a stage one token") for why in c.json("plan", "llama", "--ranks", "2")["why"])
         c.run("model", "load", "llama", "--layers", layers)
         (loaded,) = plan_of(c, "llama")["stages"]
@@ -99,6 +103,27 @@ def test_plan_says_what_each_rank_has_and_load_keeps_to_it(tmp_path):
         assert resized["kv_tokens"] != loaded["kv_tokens"]
         expect_golden(c, "llama", served_cases("llama")[0][:1])
         assert c.json("model", "check", "llama")["equal"]
+
+
+def test_machines_compute_stages_together_by_default_where_that_wins(tmp_path):
+    model = GOLDEN.parent / "planning" / "models" / "llama-3.3-70b.json"
+
+    def planned(c, latency_ms, *how):
+        machines = tmp_path / "machines.toml"
+        machines.write_text(f"[network]\ngbit-s = 10\nlatency-ms = {latency_ms}\n" + "".join(
+            f'[machines.{name}]\nmemory = "100GiB"\nread-gb-s = 300\ntflop-s = 4\n' for name in ("a", "b")))
+        plan = c.json("plan", model, "--machines", machines, "--quantize", "int4", *how)
+        return [[rank["node"] for rank in stage["ranks"]] for stage in plan["stages"]], plan["why"]
+
+    with Cluster(tmp_path / "cluster", step_timeout=NEVER) as c:
+        ranks, why = planned(c, 0.02)
+        assert ranks == [["a", "b"]]
+        assert any("So --ranks 2 is taken" in sentence for sentence in why)
+        ranks, why = planned(c, 0.5)
+        assert len(ranks[0]) == 1
+        assert any("Not taken unasked: less than 1.2 times as many tokens" in sentence for sentence in why)
+        assert len(planned(c, 0.02, "--ranks", "1")[0][0]) == 1
+        assert planned(c, 0.5, "--ranks", "2")[0] == [["a", "b"]]
 
 
 def test_concurrent_requests_are_those_of_one_worker(tmp_path, model):

@@ -126,6 +126,26 @@ TEST_F(ClusterStateTest, PlacedMemoryIsNotFree) {
   EXPECT_TRUE(state_.Remove("a").ok());
 }
 
+TEST_F(ClusterStateTest, NodesWithOneHostInTheirAddressesAreOfOneMachine) {
+  for (const auto& [name, address] : {std::pair("a", "10.0.0.1:7071"),
+                                      {"b", "10.0.0.1:7072"},
+                                      {"c", "10.0.0.2:7071"},
+                                      {"d", "[fe80::1]:7071"},
+                                      {"e", "[fe80::1]:7072"}}) {
+    v1::NodeInfo info = Info(name, 1);
+    info.set_address(address);
+    ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  }
+  const std::vector<PlannerNode> nodes = state_.Snapshot(0).nodes;
+  ASSERT_EQ(nodes.size(), 5u);
+  EXPECT_EQ(nodes[0].machine, nodes[1].machine);
+  EXPECT_NE(nodes[0].machine, nodes[2].machine);
+  EXPECT_EQ(nodes[3].machine, nodes[4].machine);
+  for (const PlannerNode& node : nodes) {
+    EXPECT_NE(node.machine, "") << node.name;
+  }
+}
+
 TEST_F(ClusterStateTest, DrainingNodesTakeNoNewPlan) {
   ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
   ASSERT_TRUE(state_.SetDraining("a", true).ok());

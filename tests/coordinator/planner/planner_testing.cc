@@ -242,6 +242,7 @@ PlannerRequest MakeRequest(v1::PlanGoal goal, uint64_t kv_tokens, uint32_t sessi
   request.options.set_sessions(sessions);
   request.options.set_kv_tokens(kv_tokens);
   request.options.set_max_batch_tokens(256);
+  request.options.set_ranks(1);
   return request;
 }
 

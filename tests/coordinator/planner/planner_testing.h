@@ -24,6 +24,7 @@ PlannerNode MakeNode(std::string name, uint64_t free_bytes, double gigabytes_per
                      double gigaflops_per_s);
 // Links that are all alike, without latency between a node and itself.
 PlannerCluster MakeCluster(std::vector<PlannerNode> nodes, PlannerLink link);
+// With one node a stage.
 PlannerRequest MakeRequest(v1::PlanGoal goal, uint64_t kv_tokens, uint32_t sessions = 1);
 
 // Fails the test unless the plan holds every layer once and in order, no node twice, the class of

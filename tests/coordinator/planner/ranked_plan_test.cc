@@ -298,22 +298,6 @@ TEST(RankedPlan, RowsOfAPromptAreGatheredAllOfThem) {
   EXPECT_NEAR(gathered(512), 512 * gathered(1), 1e-6 * gathered(512));
 }
 
-TEST(RankedPlan, SaysWhatRanksWouldChangeAndWhatStagesWould) {
-  const PlannerModel model = Model();
-  PlannerCluster cluster = MakeCluster({Node("a", 20), Node("b", 20), Node("c", 20)}, kNear);
-  const v1::Plan stages = MakePlan(cluster, model, Request(0)).value();
-  EXPECT_THAT(CompareRanks(cluster, model, Request(0), stages),
-              ::testing::StartsWith("With --ranks 3 one token would take "));
-  const v1::Plan ranks = MakePlan(cluster, model, Request(2)).value();
-  EXPECT_THAT(CompareRanks(cluster, model, Request(2), ranks),
-              ::testing::StartsWith("With one node a stage one token would take "));
-  cluster.nodes[0].ranks = cluster.nodes[1].ranks = false;
-  EXPECT_EQ(CompareRanks(cluster, model, Request(0), stages), "");
-  PlannerRequest pinned = Request(0);
-  Pin(&pinned, 0, 7)->set_node("a");
-  EXPECT_EQ(CompareRanks(cluster, model, pinned, stages), "");
-}
-
 TEST(RankedPlan, SharesThatAreNoPartAreRefused) {
   const auto plan =
       MakePlan(MakeCluster({Node("a", 20), Node("slow", 1e-5)}, kNear), Model(), Request(2));
