@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kMostTimes = 64;   // Of the first delay.
 constexpr int kQuietTimes = 16;  // Of the delay at hand.
+constexpr int kMostPostponed = 3;
 
 }  // namespace
 
@@ -27,8 +28,18 @@ void BetterSearch::Asked() {
   at_.reset();
 }
 
-void BetterSearch::Moves(TimePoint now) {
+bool BetterSearch::Postpone(TimePoint now) {
+  if (postponed_ >= kMostPostponed) {
+    return false;
+  }
   asked_ = false;
+  ++postponed_;
+  at_ = now + Delay(now);
+  return true;
+}
+
+void BetterSearch::Moves(TimePoint now) {
+  End();
   delay_ = std::min(2 * Delay(now), kMostTimes * first_);
   moved_ = now;
 }

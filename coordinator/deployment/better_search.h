@@ -25,7 +25,14 @@ class BetterSearch {
   void Asked();
   bool asked() const { return asked_; }
   // There is none, or the model is changed otherwise.
-  void End() { asked_ = false; }
+  void End() {
+    asked_ = false;
+    postponed_ = 0;
+  }
+  // There is one, to which it could go only by having its requests wait. It is looked for again
+  // after the delay; false after three such times one after the other: it is not to wait for a
+  // moment without requests any longer.
+  bool Postpone(TimePoint now);
   // There is one, and the model goes there.
   void Moves(TimePoint now);
 
@@ -39,6 +46,7 @@ class BetterSearch {
   std::optional<TimePoint> moved_;  // That one.
   std::optional<TimePoint> at_;
   bool asked_ = false;
+  int postponed_ = 0;
 };
 
 }  // namespace strata

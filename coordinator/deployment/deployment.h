@@ -83,6 +83,9 @@ class Deployment : public PlacedModel {
   BetterSearch& better() { return better_; }
   // It moves there.
   void MovesToBetter() { better_.Moves(host_->Now()); }
+  // Whether it has requests that would wait for such a move, and stays for now on their account
+  // (BetterSearch::Postpone).
+  bool PostponesBetter() { return pipeline_.live_requests() > 0 && better_.Postpone(host_->Now()); }
   // Whether what was looked for is still wanted.
   bool searches() const { return search_.asked(); }
   // Nodes that have just failed it: not to be looked for at first.

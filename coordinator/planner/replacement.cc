@@ -101,8 +101,9 @@ class Search {
     const v1::LoadOptions open = Pinned(request_.options, {});
     const v1::LoadOptions alike = OnNodesAlike(open);
     ASSIGN_OR_RETURN(v1::Plan anew, request_.plan(alike.nodes().empty() ? open : alike));
-    const bool worth = anew.predicted_tokens_per_s() >= kWorthAMove * runs.predicted_tokens_per_s();
-    if (worth) {
+    // A loss may have left too few nodes for what was asked for.
+    const bool asked_for = request_.options.ranks() > 1 && !HasSharedStage(request_.before);
+    if (asked_for || anew.predicted_tokens_per_s() >= kWorthAMove * runs.predicted_tokens_per_s()) {
       Add(std::move(anew));
     }
     return plans_.empty() ? std::nullopt : std::optional(std::move(plans_.front()));

@@ -49,8 +49,8 @@ struct ReplacementRequest {
 absl::StatusOr<v1::Plan> PlanReplacement(const ReplacementRequest& request);
 
 // A plan made anew in the numerics class of before, where the planner predicts at least 20 % more
-// tokens a second for it than for what runs, both over these nodes; nullopt: what runs is good
-// enough. Errors: `plan`'s.
+// tokens a second for it than for what runs, both over these nodes; or where options.ranks asks for
+// ranks, and what runs has none. nullopt: what runs is good enough. Errors: `plan`'s.
 absl::StatusOr<std::optional<v1::Plan>> PlanBetter(const ReplacementRequest& request);
 
 // What comes to nodes that did not hold it.

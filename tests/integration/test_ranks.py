@@ -169,6 +169,26 @@ def test_an_answer_survives_the_loss_of_a_rank(tmp_path, model, victim):
         c.nothing_is_left()
 
 
+def test_a_model_goes_back_to_its_ranks_when_a_node_returns(tmp_path, model):
+    tokens = 160 if SLOW == 1 else 80
+    with Cluster(tmp_path, step_timeout=NEVER, better_after="1s") as c:
+        c.start_workers(2)
+        c.load("m", model, ranks="2", context=512)
+        right = essence(c.json(*arguments(PROMPTS[0], tokens, "alone")))
+        (before,) = ranks_of(c, "m")
+        c.workers["w1"].kill()
+        wait_without(c, "w1")
+        assert ranks_of(c, "m") == [["w0"]]
+        asked = under_way(Asked(c, PROMPTS[0], tokens, "meanwhile"), tokens // 4, right)
+        c.start_worker("w1")
+        wait_until(lambda: sorted(itertools.chain(*ranks_of(c, "m"))) == sorted(before), "the model has its ranks again")
+        c.wait_ready("m")
+        assert asked.answer() == right
+        assert len(ranks_of(c, "m")) == 1
+        assert essence(c.json(*arguments(PROMPTS[0], tokens, "again"))) == right
+        c.nothing_is_left()
+
+
 def test_a_model_that_waits_for_its_nodes_waits_for_each_rank(tmp_path, model):
     tokens = 120 if SLOW == 1 else 60
     with Cluster(tmp_path, step_timeout=NEVER) as c:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/app/log.h"
+#include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/service/models/model_moves.h"
 #include "coordinator/service/models/placement.h"
@@ -39,13 +40,18 @@ void Replacements::OnBetter(uint64_t id, const absl::StatusOr<std::optional<v1::
   if (deployment == nullptr || !deployment->better().asked() || deployments_->stopping()) {
     return;
   }
-  deployment->better().End();
   if (!plan.ok() || !plan->has_value() || deployment->held()) {
+    deployment->better().End();
     return;
   }
-  // Requests never wait for a load on its account.
-  const absl::Status moves =
-      BeginMove(*models_, *cluster_, **plan, /*may_pause=*/false, deployment);
+  // Ranks cannot load beside what serves: a moment without requests is waited for. On no other
+  // account do requests wait for a load.
+  const bool pauses = HasSharedStage(**plan) || HasSharedStage(deployment->plan());
+  if (pauses && deployment->PostponesBetter()) {
+    return;
+  }
+  deployment->better().End();
+  const absl::Status moves = BeginMove(*models_, *cluster_, **plan, pauses, deployment);
   if (moves.ok()) {
     LogInfo({{"model", deployment->model()->name}, {"deployment", id}},
             "faster nodes have come for the model");

@@ -59,6 +59,29 @@ TEST(BetterSearch, ForgetsItsMovesOnceTheModelHasStayedForLong) {
   EXPECT_EQ(search.Delay(kStart + seconds(16 * 40)), seconds(20));
 }
 
+TEST(BetterSearch, StaysForRequestsThreeTimesAndNoLonger) {
+  BetterSearch search(seconds(10));
+  search.OnNodes(kStart);
+  TimePoint now = kStart;
+  for (int i = 0; i < 3; ++i) {
+    now += seconds(10);
+    ASSERT_TRUE(search.Due(now));
+    search.Asked();
+    EXPECT_TRUE(search.Postpone(now));
+    EXPECT_FALSE(search.asked());
+    EXPECT_FALSE(search.Due(now + seconds(9)));
+  }
+  now += seconds(10);
+  ASSERT_TRUE(search.Due(now));
+  search.Asked();
+  EXPECT_FALSE(search.Postpone(now));
+  EXPECT_TRUE(search.asked()) << "whoever looked has it move";
+  search.Moves(now);
+  search.OnNodes(now);
+  search.Asked();
+  EXPECT_TRUE(search.Postpone(now)) << "another time";
+}
+
 TEST(BetterSearch, NeverBeginsWithoutADelay) {
   BetterSearch search(seconds(0));
   search.OnNodes(kStart);

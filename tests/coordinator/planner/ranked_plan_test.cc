@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -258,17 +259,31 @@ TEST(RankedPlan, WhereTooFewNodesAreLeftEachStageHasOneUntilAnotherComes) {
   const auto alone = Without(before, MakeCluster({Node("b", 20)}, kNear), request);
   ASSERT_TRUE(alone.ok()) << alone.status();
   EXPECT_THAT(Names(*alone), ElementsAre("b:0-7"));
-  const auto better = PlanBetter({.before = *alone,
-                                  .nodes = all.nodes,
-                                  .layer_bytes = model.layer_bytes,
-                                  .options = request.options,
-                                  .plan = [&](const v1::LoadOptions& options) {
-                                    PlannerRequest asked = request;
-                                    asked.options = options;
-                                    return MakePlan(all, model, asked);
-                                  }});
-  ASSERT_TRUE(better.ok() && better->has_value()) << better.status();
-  EXPECT_THAT(Names(**better), ElementsAre("a+b:0-7"));
+  // Over the same links, and over some that make ranks slower than one node: they were asked for.
+  for (const double latency_ms : {0.02, 5.0}) {
+    const PlannerCluster back = MakeCluster({Node("a", 20), Node("b", 20)},
+                                            {.latency_ms = latency_ms, .bytes_per_s = 1e10});
+    const auto better = [&](uint32_t ranks, const v1::Plan& runs) {
+      PlannerRequest asked = Request(ranks);
+      return PlanBetter({.before = runs,
+                         .nodes = back.nodes,
+                         .layer_bytes = model.layer_bytes,
+                         .options = asked.options,
+                         .plan =
+                             [&, asked](const v1::LoadOptions& options) mutable {
+                               asked.options = options;
+                               return MakePlan(back, model, asked);
+                             }})
+          .value();
+    };
+    const std::optional<v1::Plan> returned = better(2, *alone);
+    ASSERT_TRUE(returned.has_value()) << latency_ms;
+    EXPECT_THAT(Names(*returned), ElementsAre("a+b:0-7"));
+    EXPECT_FALSE(better(2, *returned).has_value()) << "it stays there";
+    EXPECT_FALSE(better(1, *alone).has_value());
+    // Who leaves it open gets them where they win.
+    EXPECT_EQ(better(0, *alone).has_value(), latency_ms < 1);
+  }
 }
 
 TEST(RankedPlan, AStepOfOneRowTakesWhatThePlanPredictsOfAToken) {
