@@ -12,6 +12,7 @@
 #include "common/app/flags.h"
 #include "common/clock.h"
 #include "common/rpc/fair_calls.h"
+#include "common/rpc/link_service.h"
 #include "common/rpc/transport.h"
 #include "coordinator/audit/audit_log.h"
 #include "coordinator/http/http_api.h"
@@ -42,31 +43,31 @@ struct ServeFlags {
   uint64_t max_waiting_joins = JoiningCallsOptions().waiting;
   nanoseconds renew_before{0};
   uint64_t certificate_days = static_cast<uint64_t>(JoiningOptions().certificate_days);
-  nanoseconds step_timeout = std::chrono::seconds(10);
+  nanoseconds step_timeout = DeploymentOptions().step_timeout;
   nanoseconds stall_timeout = DeploymentOptions().stall_timeout;
-  nanoseconds recovery_timeout = milliseconds(800);
-  nanoseconds placement_timeout = CoordinatorOptions().deployment.placement_timeout;
-  nanoseconds placement_grace = CoordinatorOptions().deployment.placement_grace;
-  nanoseconds better_after = CoordinatorOptions().deployment.better_after;
+  nanoseconds recovery_timeout = DeploymentOptions().recovery_timeout;
+  nanoseconds placement_timeout = DeploymentOptions().placement_timeout;
+  nanoseconds placement_grace = DeploymentOptions().placement_grace;
+  nanoseconds better_after = DeploymentOptions().better_after;
   nanoseconds drain_timeout = std::chrono::seconds(30);
-  nanoseconds lease = std::chrono::seconds(5);
-  nanoseconds heartbeat = std::chrono::seconds(1);
-  uint64_t max_queued_requests = 256;
+  nanoseconds lease = ClusterOptions().lease;
+  nanoseconds heartbeat = ClusterOptions().heartbeat;
+  uint64_t max_queued_requests = DeploymentOptions().max_queued_requests;
   uint64_t max_input_embeddings = DeploymentOptions().max_input_embedding_bytes;
-  uint64_t max_sessions = 1024;
+  uint64_t max_sessions = DeploymentOptions().max_sessions;
   uint64_t kv_watermark = 5;
-  nanoseconds inter_token_target = milliseconds(20);
+  nanoseconds inter_token_target = DeploymentOptions().inter_token_target;
   std::string prefix_cache = "on";
   uint64_t speculate_memory = DeploymentOptions().speculate_memory;
-  uint64_t max_batch_tokens = 512;
-  uint64_t max_batch_items = 256;
-  uint64_t default_context = 8192;
-  uint64_t max_links = 256;
-  uint64_t max_joining = 256;
-  uint64_t max_waiting_calls = 4096;
-  uint64_t max_long_calls = 64;
-  uint64_t max_transfers = 128;
-  uint64_t max_unread = uint64_t{256} << 20;
+  uint64_t max_batch_tokens = LoadDefaults().max_batch_tokens;
+  uint64_t max_batch_items = DeploymentOptions().max_batch_items;
+  uint64_t default_context = LoadDefaults().max_model_context;
+  uint64_t max_links = LinkServiceOptions().max_links;
+  uint64_t max_joining = MembershipOptions().max_joining;
+  uint64_t max_waiting_calls = CoordinatorOptions().max_waiting_calls;
+  uint64_t max_long_calls = AdminOptions().max_long_calls;
+  uint64_t max_transfers = MembershipOptions().max_transfers;
+  uint64_t max_unread = InferenceOptions().max_unread_bytes;
   nanoseconds grpc_send_timeout = InferenceOptions().send_timeout;
   uint64_t max_constraint_bytes = ConstraintOptions().max_source_bytes;
   nanoseconds constraint_timeout = ConstraintOptions().compile_timeout;
@@ -76,9 +77,9 @@ struct ServeFlags {
   nanoseconds constraint_mask_time = ConstraintOptions().mask_time;
   uint64_t constraint_cache = ConstraintOptions().kept_bytes;
   uint64_t max_waiting_texts = FairCallsOptions().most_bytes;
-  nanoseconds register_timeout = std::chrono::seconds(10);
-  nanoseconds dial_back_timeout = std::chrono::seconds(3);
-  nanoseconds measure_again = std::chrono::seconds(5);
+  nanoseconds register_timeout = MembershipOptions().register_timeout;
+  nanoseconds dial_back_timeout = MembershipOptions().dial_back_timeout;
+  nanoseconds measure_again = CoordinatorOptions().measure_again;
   nanoseconds measure_timeout = ClusterOptions().measure_timeout;
   nanoseconds load_timeout = DeploymentOptions().load_timeout;
   nanoseconds retry_load = LoadRetryOptions().first;
@@ -95,7 +96,7 @@ struct ServeFlags {
   std::string http_allow_hosts;
   uint64_t max_http_memory = uint64_t{1} << 30;
   uint64_t max_http_answer = HttpApiOptions().max_answer_bytes;
-  uint64_t max_upload = uint64_t{4} << 40;
+  uint64_t max_upload = ModelIntakeOptions().max_upload_bytes;
   std::string log_level = "info";
   std::string log_format = "auto";
   std::string log_requests = "on";
