@@ -51,6 +51,8 @@ def usage(path):
 def complete(path):
     """The command with all that it needs."""
     words = re.findall(r"(\[?)([A-Z][A-Z/]*)(\]?)", usage(path).replace("[OPTIONS]", ""))
+    unknown = [word for _, word, _ in words if word not in VALUES]
+    assert not unknown, f"VALUES in {__file__} has no value for {unknown} of `{usage(path)}`"
     arguments = [VALUES[word] for _, word, _ in words]
     for flag in re.findall(r"^\s+(--[\w-]+)\b.*REQUIRED", COMMANDS[path], re.M):
         arguments += [flag, 4096]
@@ -123,14 +125,17 @@ def test_json_is_one_document_for_every_command(tmp_path):
         fails = {"session cancel": "some-id", "model pull": "org/name", "node remove": "w0", "node token": "--authority", "cluster token": "--authority",
                  "cluster authority": "--authority", "cluster revoke": "strata cluster init",
                  "key revoke": "some-id"}
-        assert set(order) | set(fails) | LOCAL | WITHOUT == set(NAMES), "a new command: give it a place in `order` or `fails`"
+        placed = set(order) | set(fails) | LOCAL | WITHOUT
+        assert placed == set(NAMES), (
+            f"give {sorted(set(NAMES) - placed)} a place in `order` or `fails`, or in LOCAL if it asks no coordinator; "
+            f"there is no command {sorted(placed - set(NAMES))}")
         for name in order:
             path = tuple(name.split())
             arguments = complete(path)
             if name == "generate":
                 arguments = list(path) + ["recall"]
             done = strata(*arguments, *options.get(name, []), "--json", coordinator=c.address)
-            assert done.returncode == 0, (name, done.stderr)
+            assert done.returncode == 0, f"{name}: {done.stderr.strip()} (what it wants to succeed goes into `options`)"
             assert isinstance(json.loads(done.stdout), dict), name
         for name, named in fails.items():
             done = strata(*complete(tuple(name.split())), "--json", coordinator=c.address)
