@@ -24,7 +24,8 @@ int Fail(const absl::Status& status) {
   std::fprintf(stderr, "strata-worker: %s\n", strata::Describe(status).c_str());
   // What flags ask for, and is not here, is wrong use as what cannot be.
   const std::string reason = strata::ReasonOf(status);
-  const bool absent = reason == "BACKEND_ABSENT" || reason == "DEVICE_ABSENT";
+  const bool absent = reason == "BACKEND_ABSENT" || reason == "DEVICE_ABSENT" ||
+                      reason == "NCCL_ABSENT" || reason == "NCCL_TOO_OLD";
   return absent || absl::IsInvalidArgument(status) ? 2 : 1;
 }
 

@@ -88,7 +88,6 @@ uint64_t OfCuda::HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, boo
     const uint64_t wanted = std::min(rows, std::max<uint64_t>(1, kHostLogitsBytes / row_bytes));
     logits = 3 * wanted * spec.vocab;
   }
-  constexpr uint64_t kPinnedBytes = 2 * kPinnedPieces * kPinnedPieceBytes;
   return kHostProcessBytes + kPinnedBytes + sizeof(float) * (residual + tables + logits);
 }
 

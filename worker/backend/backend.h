@@ -10,9 +10,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/model/stage_devices.h"
 #include "common/status.h"
 #include "worker/backend/packed_store.h"
 #include "worker/backend/rank_shard.h"
@@ -29,6 +31,15 @@ using LoadProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_by
 struct DeviceSpeed {
   double read_bytes_per_s = 0;
   double flops_per_s = 0;  // float32 fma, 2 an fma.
+  // Of several devices, the first number of each; of all above it is that at which stages are read.
+  std::vector<double> device_read_bytes_per_s = {};
+};
+
+// One of several devices over which a backend divides each of its stages.
+struct DividingDevice {
+  uint32_t index = 0;  // As the process counts its devices.
+  std::string name;    // For people.
+  StageDevice of_stage;
 };
 
 // What a device is, for people.
@@ -43,6 +54,9 @@ struct DeviceFacts {
   uint64_t memory_bytes = 0;
   // The most that such stages may take of the host's memory for the device to hold them; 0: all.
   uint64_t shared_bytes = 0;
+  // By rank, 2 to kMostRanks; empty: there is one device. memory_bytes is AllMemory of them then,
+  // and what shards and ledgers count is OfAllMemory.
+  std::vector<DividingDevice> devices = {};
 };
 
 // Of memory that a library allocates: in arrays, and kept to be used again.

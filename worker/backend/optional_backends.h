@@ -8,13 +8,18 @@
 
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/device_choice.h"
 
 namespace strata {
 
 inline constexpr char kBackendAbsent[] = "BACKEND_ABSENT";
 inline constexpr char kDeviceAbsent[] = "DEVICE_ABSENT";
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options);
+// On the first device, or those that were chosen: INVALID_ARGUMENT (DEVICE_UNKNOWN) where there is
+// none of a number, and for several UNIMPLEMENTED (NCCL_ABSENT, NCCL_TOO_OLD) without what joins
+// them.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const DeviceOptions& devices,
+                                                         const BackendOptions& options);
 // Whether the build has it, whatever the machine has.
 bool CudaIsBuilt();
 absl::StatusOr<std::unique_ptr<Backend>> MakeMlxBackend(const BackendOptions& options);

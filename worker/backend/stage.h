@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/model/model_spec.h"
 #include "strata/v1/types.pb.h"
 
@@ -28,6 +29,8 @@ struct StageSpec {
   v1::Activations activations = v1::ACTIVATIONS_F32;  // Int8: where weights are quantized.
   uint32_t max_batch_tokens = 0;                      // Most rows of a batch.
   uint32_t max_batch_items = 0;
+  // The longest that a rank of this process waits for another within a call; 0: a minute.
+  nanoseconds rank_wait{0};
   // Rotary tables as shipped, see RopesOf.
   std::span<const float> rotary;
 };

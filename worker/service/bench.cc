@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/backend/cpu/cpu_device.h"
+#include "worker/backend/device_choice.h"
 #include "worker/backend/kinds/make_backend.h"
 #include "worker/service/bench_driver.h"
 #include "worker/service/bench_weights.h"
@@ -193,6 +194,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options) {
       kinds.cpu.ranks.push_back({.threads = threads, .share = static_cast<double>(threads)});
     }
   }
+  ASSIGN_OR_RETURN(kinds.devices.choice, ParseDevices(options.devices));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Backend> backend,
       MakeBackend(options.ranks.empty() ? options.backend : std::string("cpu"), kinds));
@@ -357,6 +359,7 @@ int BenchMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   flags.Text("layers", &options.layers, "Only layers a-b");
   flags.Choice("quantize", &options.quantize, {"none", "int8", "int4"}, "Weight format");
   flags.Choice("backend", &options.backend, {"auto", "cpu", "cuda", "mlx"}, "What computes");
+  flags.Text("devices", &options.devices, kDevicesHelp);
   flags.Number("threads", &options.threads, "Threads that compute; 0: the usable cores");
   flags.Choice("pin", &options.pin, {"auto", "on", "off"}, kPinHelp);
   flags.Text("ranks", &ranks,

@@ -17,6 +17,7 @@ struct BenchOptions {
   std::string layers;  // "a-b"; "": all.
   std::string quantize = "none";
   std::string backend = "auto";
+  std::string devices;  // As a worker's --devices.
   std::string isa;
   uint64_t threads = 0;
   std::string pin = "auto";

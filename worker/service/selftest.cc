@@ -15,8 +15,10 @@
 #include "common/model/numerics_class.h"
 #include "common/platform/platform.h"
 #include "common/status.h"
+#include "worker/backend/device_choice.h"
 #include "worker/backend/kinds/make_backend.h"
 #include "worker/service/bench_weights.h"
+#include "worker/service/worker_options.h"
 
 namespace strata {
 namespace {
@@ -258,23 +260,27 @@ std::string ToText(const SelftestReport& report) {
 int SelftestMain(int argc, const char* const* argv, const GetEnvFn& get_env) {
   std::string name = "auto";
   KindOptions options;
+  std::string devices;
   uint64_t threads = 0;
   Flags flags("strata-worker selftest", "STRATA_WORKER_SELFTEST_",
               "Computes made-up models in parts of several sizes, and compares the bits.");
   flags.Choice("backend", &name, {"auto", "cpu", "cuda", "mlx"}, "What computes");
+  flags.Text("devices", &devices, kDevicesHelp);
   flags.Number("threads", &threads, "Threads that compute; 0: the usable cores");
   if (const std::optional<int> exit = flags.Parse(argc, argv, get_env)) {
     return *exit;
   }
   options.cpu.threads = static_cast<uint32_t>(threads);
   const auto report = [&]() -> absl::StatusOr<SelftestReport> {
+    ASSIGN_OR_RETURN(options.devices.choice, ParseDevices(devices));
     ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(name, options));
     return RunSelftest(backend.get(), SelftestModels());
   }();
   if (!report.ok()) {
     std::fprintf(stderr, "strata-worker selftest: %s\n", Describe(report.status()).c_str());
     const std::string reason = ReasonOf(report.status());
-    const bool absent = reason == "BACKEND_ABSENT" || reason == "DEVICE_ABSENT";
+    const bool absent = reason == "BACKEND_ABSENT" || reason == "DEVICE_ABSENT" ||
+                        reason == "NCCL_ABSENT" || reason == "NCCL_TOO_OLD";
     return absent || absl::IsInvalidArgument(report.status()) ? 2 : 1;
   }
   std::printf("%s", ToText(*report).c_str());

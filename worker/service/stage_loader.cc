@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/clock.h"
+#include "common/footprint/device_limits.h"
 #include "common/footprint/footprint.h"
 #include "common/footprint/rank_footprint.h"
 #include "common/layer_weights.h"
@@ -158,7 +160,8 @@ absl::StatusOr<std::optional<RankPlace>> RankPlaceOf(const v1::Load& load) {
 
 // Every tensor that the stage needs is there, with its shape; adds what each is for, and what all
 // take.
-absl::Status CheckTensors(const Footprint& footprint, StageRequest* request) {
+absl::Status CheckTensors(const Footprint& footprint, const std::vector<DividingDevice>& devices,
+                          StageRequest* request) {
   const StageSpec& spec = request->spec;
   std::map<std::string_view, const BlobTensor*> by_name;
   for (const BlobTensor& tensor : request->tensors) {
@@ -186,6 +189,13 @@ absl::Status CheckTensors(const Footprint& footprint, StageRequest* request) {
   request->host_bytes =
       footprint.HostBytes(spec.model, spec.max_batch_tokens, spec.heads, spec.context);
   request->staged_bytes = request->host_bytes == 0 ? 0 : staged.MostBytes();
+  if (!devices.empty()) {
+    request->on_devices = NeedsOfDevices(
+        devices, footprint, spec, request->needs,
+        [&](const std::string& name) -> const BlobTensor& { return *by_name.at(name); });
+    request->host_bytes += (devices.size() - 1) * kPinnedBytes;
+    request->staged_bytes = request->on_devices.staged_bytes;
+  }
   return absl::OkStatus();
 }
 
@@ -221,6 +231,8 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& back
       load.activations() == v1::ACTIVATIONS_INT8 ? v1::ACTIVATIONS_INT8 : v1::ACTIVATIONS_F32;
   spec.max_batch_tokens = load.max_batch_tokens();
   spec.max_batch_items = load.max_batch_items();
+  // A worker takes a step for hung after its timeout: ranks that wait say so before.
+  spec.rank_wait = milliseconds(load.step_timeout_ms()) / 2;
   ASSIGN_OR_RETURN(request.place, RankPlaceOf(load));
   const Footprint* footprint = &FootprintOf(backend.name());
   std::optional<RankFootprint> of_rank;
@@ -247,7 +259,11 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& back
                                                        blob.sha256(), blob.bytes()));
     request.tensors.push_back(std::move(tensor));
   }
-  RETURN_IF_ERROR(CheckTensors(*footprint, &request));
+  const std::vector<DividingDevice> devices = backend.facts().devices;
+  if (request.place.has_value() && !devices.empty()) {
+    return NotYet("a stage over other workers on a worker with several devices");
+  }
+  RETURN_IF_ERROR(CheckTensors(*footprint, devices, &request));
   request.rotary = {load.rotary_sha256(), load.rotary_bytes()};
   const uint64_t rotary_bytes = RotaryFloats(spec.model, spec.context) * sizeof(float);
   if (request.rotary.bytes != rotary_bytes) {
@@ -260,6 +276,10 @@ absl::StatusOr<StageRequest> CheckLoad(const v1::Load& load, const Backend& back
 
 namespace {
 
+std::string LayersOfLoad(const v1::Load& load) {
+  return "layers " + std::to_string(load.first_layer()) + "-" + std::to_string(load.last_layer());
+}
+
 // `what` says what the bytes are for.
 absl::Status ReserveMemory(const v1::Load& load, uint64_t needs, const std::string& what,
                            const LoadContext& context) {
@@ -268,11 +288,24 @@ absl::Status ReserveMemory(const v1::Load& load, uint64_t needs, const std::stri
     return absl::OkStatus();
   }
   return Error(absl::StatusCode::kResourceExhausted, "MEMORY_LIMIT",
-               "layers " + std::to_string(load.first_layer()) + "-" +
-                   std::to_string(load.last_layer()) + " need " + what + ", and " +
-                   FormatSize(free) + " of --memory are free")
+               LayersOfLoad(load) + " need " + what + ", and " + FormatSize(free) +
+                   " of --memory are free")
       .Limit("memory_bytes=" + std::to_string(free))
       .Hint("raise --memory of this worker, or load with a smaller --kv-tokens");
+}
+
+// For weights and KV.
+absl::Status ReserveStage(const v1::Load& load, const StageRequest& request,
+                          const LoadContext& context) {
+  if (request.on_devices.devices.empty()) {
+    return ReserveMemory(load, request.weight_bytes + request.kv_bytes,
+                         FormatSize(request.weight_bytes) + " for weights and " +
+                             FormatSize(request.kv_bytes) + " for KV",
+                         context);
+  }
+  const uint64_t needs = request.on_devices.CountedBytes();
+  const uint64_t free = context.reserve_memory(needs);
+  return needs <= free ? absl::OkStatus() : request.on_devices.NoRoom(LayersOfLoad(load), free);
 }
 
 // The host's, where the device has memory of its own. `staged`: of the weights on their way.
@@ -286,8 +319,7 @@ absl::Status ReserveHost(const v1::Load& load, uint64_t bytes, uint64_t staged,
     return absl::OkStatus();
   }
   return Error(absl::StatusCode::kResourceExhausted, "HOST_MEMORY_LIMIT",
-               "layers " + std::to_string(load.first_layer()) + "-" +
-                   std::to_string(load.last_layer()) + " need " + FormatSize(staged) +
+               LayersOfLoad(load) + " need " + FormatSize(staged) +
                    " of the host's memory while they are packed for the device, and " +
                    FormatSize(bytes) + " once loaded, and " + FormatSize(free) +
                    " of --host-memory are free")
@@ -342,10 +374,7 @@ void RecordLayers(const v1::Load& load, const StageRequest& request, const Packe
 absl::StatusOr<LoadedStage> LoadStage(const v1::Load& load, const LoadContext& context,
                                       LoadCounters* counters, Cancellation* cancel) {
   ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, *context.backend));
-  RETURN_IF_ERROR(ReserveMemory(load, request.weight_bytes + request.kv_bytes,
-                                FormatSize(request.weight_bytes) + " for weights and " +
-                                    FormatSize(request.kv_bytes) + " for KV",
-                                context));
+  RETURN_IF_ERROR(ReserveStage(load, request, context));
   RETURN_IF_ERROR(ReserveHost(load, request.host_bytes, request.staged_bytes, context));
   const auto fetch = [&](const std::vector<Blob>& blobs) {
     return context.fetcher->Fetch(blobs, context.client, &counters->fetch, cancel, context.log);
@@ -412,7 +441,7 @@ absl::StatusOr<StageSpec> ResizeStage(const v1::Load& load, const LoadContext& c
   const auto resize = [&]() -> absl::StatusOr<StageSpec> {
     ASSIGN_OR_RETURN(StageRequest request, CheckLoad(load, *context.backend));
     const std::string what = FormatSize(request.kv_bytes) + " for KV beside their weights";
-    RETURN_IF_ERROR(ReserveMemory(load, request.weight_bytes + request.kv_bytes, what, context));
+    RETURN_IF_ERROR(ReserveStage(load, request, context));
     RETURN_IF_ERROR(ReserveHost(load, request.host_bytes, 0, context));
     RETURN_IF_ERROR(shard->ResizeKv(request.spec.kv_pages));
     RETURN_IF_ERROR(ReserveMemory(load, shard->MemoryBytes(), what, context));

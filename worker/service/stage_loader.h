@@ -16,6 +16,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "strata/v1/membership.pb.h"
 #include "worker/backend/backend.h"
+#include "worker/service/device_needs.h"
 #include "worker/weights/blob_fetcher.h"
 #include "worker/weights/kept_layers.h"
 #include "worker/weights/mapped_weights.h"
@@ -35,6 +36,7 @@ struct StageRequest {
   // weights are on their way. 0: it has none.
   uint64_t host_bytes = 0;
   uint64_t staged_bytes = 0;
+  DeviceNeeds on_devices;  // Where the worker divides its stages over several.
 };
 
 // Looks at everything that a Load says, before a byte is fetched. INVALID_ARGUMENT (BAD_LOAD, or

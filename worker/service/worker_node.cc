@@ -114,6 +114,18 @@ v1::NodeInfo WorkerNode::Info() const {
   info.set_device(parts_.backend->name());
   info.set_device_name(facts.name);
   info.set_threads(facts.threads);
+  for (size_t i = 0; i < facts.devices.size(); ++i) {
+    const DividingDevice& device = facts.devices[i];
+    v1::NodeDevice& out = *info.add_devices();
+    out.set_index(device.index);
+    out.set_name(device.name);
+    out.set_memory_bytes(device.of_stage.memory_bytes);
+    out.set_share_begin(device.of_stage.share.begin);
+    out.set_share_end(device.of_stage.share.end);
+    if (i < options_.speed.device_read_bytes_per_s.size()) {
+      out.set_read_bytes_per_s(options_.speed.device_read_bytes_per_s[i]);
+    }
+  }
   info.set_memory_bytes(options_.memory_bytes);
   info.set_fixed_bytes(options_.host_memory_bytes != 0 ? options_.host_fixed_bytes
                                                        : options_.fixed_bytes);

@@ -16,6 +16,11 @@ const char kPinHelp[] =
     "those: on, off, or auto, where they are as many as the cores that the process may use, and "
     "those are only some of the machine's (taskset, a cpuset) or on several nodes";
 
+const char kDevicesHelp[] =
+    "Which GPUs compute, each a part of every stage: all, numbers (0,1), or these with what each "
+    "has of a stage (0=2,1=1); else each has as much as it reads fast. Several need NVIDIA's NCCL. "
+    "Default: the first GPU";
+
 uint64_t MeasuredBytes(uint64_t wanted, uint64_t memory_bytes, uint64_t resident_bytes) {
   constexpr uint64_t kFewest = uint64_t{4} << 20;  // Fewer are not read from memory.
   const uint64_t free = memory_bytes > resident_bytes ? memory_bytes - resident_bytes : 0;
@@ -30,6 +35,9 @@ MemoryBudget BudgetOf(const WorkerOptions& options, const DeviceFacts& device,
                              ? options.memory_bytes
                              : std::min(options.memory_bytes, device.shared_bytes);
     return {all, resident_bytes + buffer_bytes};
+  }
+  if (!device.devices.empty()) {
+    return {device_bytes, 0, options.host_memory_bytes, resident_bytes + buffer_bytes};
   }
   return {
       options.memory_given ? std::min(options.memory_bytes, device_bytes) : device_bytes / 10 * 9,
@@ -67,7 +75,7 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   flags.Size(
       "memory", &options->memory_bytes,
       "The most that the process uses in all: weights, KV, buffers; with a GPU, of the GPU's "
-      "memory",
+      "memory, and with several of each one's",
       "80 % of the available memory, 90 % of a GPU's", kLeastMemoryBytes);
   flags.Size("host-memory", &options->host_memory_bytes,
              "With a GPU, the most that the process uses of the host's memory: weights on their "
@@ -93,6 +101,7 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
                0, 19);
   flags.Choice("backend", &options->backend, {"auto", "cpu", "cuda", "mlx"},
                "What computes: auto, cpu, cuda or mlx");
+  flags.Text("devices", &options->devices_text, kDevicesHelp);
   flags.Text("metrics-listen", &options->metrics_listen,
              "Where Prometheus reads /metrics (HTTP, no authentication), ADDR:PORT; port 0 picks a "
              "free one. Default: nowhere");
@@ -156,6 +165,7 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
   if (options->data_dir.empty()) {
     options->data_dir = DefaultDataDir("worker-" + options->name, get_env);
   }
+  ASSIGN_OR_RETURN(options->devices, ParseDevices(options->devices_text));
   const uint64_t available = AvailableMemoryBytes() / 5 * 4;
   if (options->memory_bytes == 0) {
     options->memory_bytes = available;

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/rpc/transport.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/device_choice.h"
 
 namespace strata {
 
@@ -32,6 +33,8 @@ struct WorkerOptions {
   std::string pin = "auto";
   uint64_t nice = 5;
   std::string backend = "auto";
+  std::string devices_text;  // --devices.
+  DeviceChoice devices;      // The same, read by CompleteWorkerOptions.
   std::string metrics_listen;
   TransportSecurity security;
   nanoseconds renew_before{0};
@@ -59,13 +62,15 @@ struct MemoryBudget {
   uint64_t host_fixed_bytes = 0;
 };
 // Of the memory of a device that has its own: --memory where it was given, else nine tenths of it;
-// and --host-memory beside it. Or of the host's, no more than a device that shares it may take. The
-// process has `resident_bytes` of that and will take `buffer_bytes`.
+// and --host-memory beside it. Of several devices all that stages may take of each, together. Or of
+// the host's, no more than a device that shares it may take. The process has `resident_bytes` of
+// that and will take `buffer_bytes`.
 MemoryBudget BudgetOf(const WorkerOptions& options, const DeviceFacts& device,
                       uint64_t resident_bytes, uint64_t buffer_bytes);
 
-// Of --pin, which strata-worker bench has too.
+// Of --pin, which strata-worker bench has too, and of --devices, which selftest has besides.
 extern const char kPinHelp[];
+extern const char kDevicesHelp[];
 
 // Reads command line, environment and configuration file. A value: exit with it at once.
 std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const GetEnvFn& get_env,

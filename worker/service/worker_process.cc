@@ -222,6 +222,22 @@ absl::Status Serve(ControlClient* control, IoLoop* loop, WorkerNode* node,
   return status;
 }
 
+// Of several, what each has.
+void LogDevices(const DeviceFacts& facts, const DeviceSpeed& speed) {
+  for (size_t i = 0; i < facts.devices.size(); ++i) {
+    const DividingDevice& device = facts.devices[i];
+    const double share = 100.0 * device.of_stage.share.size() / kShareParts;
+    const double read =
+        speed.device_read_bytes_per_s.empty() ? 0 : speed.device_read_bytes_per_s[i];
+    LogInfo({{"gpu", uint64_t{device.index}},
+             {"device", device.name},
+             {"percent_of_stages", static_cast<uint64_t>(share + 0.5)},
+             {"memory", FormatSize(device.of_stage.memory_bytes)},
+             {"reads_per_s", FormatSize(static_cast<uint64_t>(read))}},
+            "a GPU of the worker");
+  }
+}
+
 TransportSecurity SecurityOf(const WorkerOptions& options) {
   TransportSecurity security = options.security;
   security.on_refused_client = [](const absl::Status& why) {
@@ -281,6 +297,8 @@ absl::Status RunWorker(const WorkerOptions& options) {
   KindOptions kinds;
   kinds.cpu = {
       .threads = static_cast<uint32_t>(options.threads), .isa = options.isa, .pin = options.pin};
+  kinds.devices = {.choice = options.devices,
+                   .memory_bytes = options.memory_given ? options.memory_bytes : 0};
   kinds.any.debug_log = [](const std::string& line) { LogDebug({}, line); };
   kinds.any.warning_log = [](const std::string& line) { LogWarn({}, line); };
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend, kinds));
@@ -356,6 +374,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
            {"reads_per_s", FormatSize(static_cast<uint64_t>(node_options.speed.read_bytes_per_s))},
            {"data_dir", options.data_dir}},
           "the worker starts");
+  LogDevices(backend->facts(), node_options.speed);
   WorkerNodeParts parts;
   parts.backend = backend.get();
   parts.cache = cache.get();

@@ -1,16 +1,28 @@
+#include <cstdint>
 #include <memory>
-#include <utility>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "worker/backend/cuda/cuda_backend.h"
+#include "worker/backend/cuda/chosen_devices.h"
 #include "worker/backend/cuda/device/cuda_device.h"
+#include "worker/backend/cuda/nccl/nccl_library.h"
 #include "worker/backend/optional_backends.h"
 
 namespace strata {
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options) {
-  ASSIGN_OR_RETURN(std::shared_ptr<cuda::Device> device, cuda::OpenCudaDevice());
-  return cuda::MakeBackendOn(std::move(device), options);
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const DeviceOptions& devices,
+                                                         const BackendOptions& options) {
+  cuda::DeviceDriver driver;
+  ASSIGN_OR_RETURN(driver.count, cuda::CountCudaDevices());
+  driver.open = cuda::OpenCudaDevice;
+  driver.join = []() -> absl::StatusOr<cuda::JoinDevices> {
+    ASSIGN_OR_RETURN(const cuda::NcclCalls calls, cuda::OpenNccl());
+    return cuda::JoinByNccl(calls);
+  };
+  driver.reach = cuda::CudaDevicesReach;
+  return cuda::MakeBackendOnChosen(driver, devices, options);
 }
 
 bool CudaIsBuilt() { return true; }

@@ -4,7 +4,8 @@
 
 namespace strata {
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const DeviceOptions& /*devices*/,
+                                                         const BackendOptions& /*options*/) {
   return Error(absl::StatusCode::kUnimplemented, kBackendAbsent, "this build has no CUDA backend")
       .Hint("install a build made on a machine with the CUDA Toolkit, or use --backend cpu");
 }

@@ -10,23 +10,31 @@ namespace strata {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
                                                      const KindOptions& options) {
+  const bool any = name == "auto" || name.empty();
+  const bool chosen = options.devices.choice.given();
+  if (chosen && (name == "cpu" || name == "mlx")) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_DEVICES",
+                 absl::StrCat("--devices chooses GPUs, and --backend ", std::string(name),
+                              " has none to choose from"))
+        .Hint("leave out --devices, or use --backend cuda");
+  }
   if (name == "cpu") {
     return MakeCpuBackend(options.cpu, options.any);
   }
-  if (name == "cuda") {
-    return MakeCudaBackend(options.any);
+  if (name == "cuda" || (any && chosen)) {
+    return MakeCudaBackend(options.devices, options.any);
   }
   if (name == "mlx") {
     return MakeMlxBackend(options.any);
   }
-  if (name == "auto" || name.empty()) {
+  if (any) {
     // The fastest that this build and machine have. Only absence goes on to the next.
-    using Maker = absl::StatusOr<std::unique_ptr<Backend>> (*)(const BackendOptions&);
-    for (const Maker make : {Maker{MakeCudaBackend}, Maker{MakeMlxBackend}}) {
-      if (make == MakeMlxBackend && !MlxHasGpu()) {
+    for (const bool mlx : {false, true}) {
+      if (mlx && !MlxHasGpu()) {
         continue;
       }
-      auto backend = make(options.any);
+      auto backend =
+          mlx ? MakeMlxBackend(options.any) : MakeCudaBackend(options.devices, options.any);
       if (backend.ok() || !absl::IsUnimplemented(backend.status())) {
         return backend;
       }

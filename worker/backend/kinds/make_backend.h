@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/device_choice.h"
 
 namespace strata {
 
@@ -15,10 +16,12 @@ namespace strata {
 struct KindOptions {
   BackendOptions any = {};
   CpuOptions cpu = {};
+  DeviceOptions devices = {};  // Of "cuda", which "auto" is where devices were chosen.
 };
 
 // "auto", "cpu", "cuda" or "mlx". A backend that this build lacks is UNIMPLEMENTED and says how to
-// get it; an instruction set that the machine lacks is INVALID_ARGUMENT.
+// get it; an instruction set that the machine lacks is INVALID_ARGUMENT, and so are chosen devices
+// of another backend (BAD_DEVICES).
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
                                                      const KindOptions& options);
 

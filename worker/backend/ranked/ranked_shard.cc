@@ -2,11 +2,23 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 
 namespace strata {
+namespace {
+
+absl::Status Broken(const std::string& what, const absl::Status& why) {
+  return Error(absl::StatusCode::kUnavailable, kRanksBroken,
+               absl::StrCat(what, ": ", why.message()))
+      .Fact("cause", ReasonOf(why));
+}
+
+}  // namespace
 
 RankedShard::RankedShard(std::vector<std::unique_ptr<RankShard>> ranks, RankedShardOptions options)
     : options_(std::move(options)),
@@ -32,6 +44,17 @@ absl::Status RankedShard::Connect() {
   return absl::OkStatus();
 }
 
+absl::Status RankedShard::ConnectAgain() {
+  if (!broken_) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = Connect();
+  if (status.ok() || options_.is_of_join == nullptr || !options_.is_of_join(status)) {
+    return status;
+  }
+  return Broken("a rank of the stage does not join", status);
+}
+
 absl::Status RankedShard::OnAll(const std::function<absl::Status(RankShard*)>& call) {
   callers_.Run([&](uint32_t rank) {
     statuses_[rank] = shards_[rank]->Enter();
@@ -50,7 +73,9 @@ absl::Status RankedShard::OnAll(const std::function<absl::Status(RankShard*)>& c
     }
   }
   broken_ = broken_ || !first.ok();
-  return first;
+  return options_.is_of_join != nullptr && options_.is_of_join(first)
+             ? Broken("the stage lost a rank", first)
+             : first;
 }
 
 absl::Status RankedShard::OnAllWithResidual(const std::function<absl::Status(RankShard*)>& call) {
@@ -61,10 +86,10 @@ absl::Status RankedShard::OnAllWithResidual(const std::function<absl::Status(Ran
   });
 }
 
+absl::Status RankedShard::BeginEpoch(uint64_t /*epoch*/) { return ConnectAgain(); }
+
 absl::Status RankedShard::Begin(const Batch& batch) {
-  if (broken_) {
-    RETURN_IF_ERROR(Connect());
-  }
+  RETURN_IF_ERROR(ConnectAgain());
   shared_ = true;
   return OnAll([&](RankShard* shard) { return shard->Begin(batch); });
 }
@@ -177,11 +202,12 @@ absl::Status RankedShard::ResizeKv(std::span<const uint64_t> pages) {
 }
 
 uint64_t RankedShard::MemoryBytes() const {
-  uint64_t bytes = 0;
+  std::vector<uint64_t> bytes;
   for (const std::unique_ptr<RankShard>& shard : shards_) {
-    bytes += shard->MemoryBytes();
+    bytes.push_back(shard->MemoryBytes());
   }
-  return bytes;
+  return options_.count ? options_.count(bytes)
+                        : std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
 }
 
 uint64_t RankedShard::StepReadBytes() const {

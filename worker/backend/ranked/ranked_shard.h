@@ -24,6 +24,11 @@ struct RankedShardOptions {
   bool behind = false;
   // Whether all threads have a core each: else none spins.
   bool own_cores = false;
+  // What is counted of ranks that take so many bytes each; null: their sum.
+  std::function<uint64_t(std::span<const uint64_t> bytes)> count = nullptr;
+  // Whether an error is of what joins the ranks, and no batch its cause: it is RANKS_BROKEN then.
+  // Null: none is.
+  std::function<bool(const absl::Status&)> is_of_join = nullptr;
 };
 
 // A call is made of all ranks at once: the first on the calling thread, the others on threads of
@@ -35,6 +40,8 @@ class RankedShard : public Shard {
   static absl::StatusOr<std::unique_ptr<RankedShard>> Create(
       std::vector<std::unique_ptr<RankShard>> ranks, RankedShardOptions options);
 
+  // Joins the ranks anew where they are not joined.
+  absl::Status BeginEpoch(uint64_t epoch) override;
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
   absl::Status EmbedInputs(std::span<const uint32_t> rows, std::span<const float> values) override;
@@ -51,7 +58,7 @@ class RankedShard : public Shard {
   absl::Status ReadPage(uint32_t group, PageId page, std::span<uint8_t> out) override;
   absl::Status WritePage(uint32_t group, PageId page, std::span<const uint8_t> in) override;
   absl::Status ResizeKv(std::span<const uint64_t> pages) override;
-  // Of all ranks.
+  // Of all ranks, as they are counted.
   uint64_t MemoryBytes() const override;
   uint64_t StepReadBytes() const override;
 
@@ -59,6 +66,7 @@ class RankedShard : public Shard {
   RankedShard(std::vector<std::unique_ptr<RankShard>> ranks, RankedShardOptions options);
   // Joins all ranks in a new epoch.
   absl::Status Connect();
+  absl::Status ConnectAgain();
   // call(shard) of each rank at once.
   absl::Status OnAll(const std::function<absl::Status(RankShard*)>& call);
   // The same of a call that reads the residual stream, which all ranks have before it.

@@ -23,9 +23,10 @@ const std::vector<uint32_t> kIds = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
 
 absl::StatusOr<std::unique_ptr<Backend>> Over(const std::vector<cuda::DeviceRank>& ranks) {
   static const SystemClock clock;
-  return cuda::MakeBackendOver(ranks, [](std::span<const std::shared_ptr<cuda::Device>> devices) {
-    return cuda::MakeEmulatedCollectives(devices, {.clock = &clock});
-  });
+  return cuda::MakeBackendOver(
+      ranks, [](std::span<const std::shared_ptr<cuda::Device>> devices, nanoseconds) {
+        return cuda::MakeEmulatedCollectives(devices, {.clock = &clock});
+      });
 }
 
 absl::StatusOr<std::vector<float>> LogitsOn(Backend* backend, const MadeUpModel& model) {

@@ -14,21 +14,6 @@
 namespace strata::cuda {
 namespace {
 
-// The worker's device; CUDA_VISIBLE_DEVICES says which of the machine's it is.
-constexpr int kDevice = 0;
-
-std::string Text(cudaError_t error, const std::string& what) {
-  return absl::StrCat(what, " failed on the device: ", cudaGetErrorString(error));
-}
-
-// Before there is a stream.
-absl::Status OpenStatus(cudaError_t error, const std::string& what) {
-  return error == cudaSuccess
-             ? absl::OkStatus()
-             : Error(absl::StatusCode::kUnavailable, kDeviceFailed, Text(error, what))
-                   .Hint("nvidia-smi says whether the GPU can be used");
-}
-
 // There is none to use: the build has the backend, the machine lacks what it needs.
 absl::Status Absent(const std::string& why) {
   return Error(absl::StatusCode::kUnimplemented, kDeviceAbsent,
@@ -38,29 +23,15 @@ absl::Status Absent(const std::string& why) {
 
 class CudaDevice : public Device {
  public:
-  static absl::StatusOr<std::shared_ptr<Device>> Open() {
-    int count = 0;
-    // The count is left as it was where this fails.
-    if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-      return Absent(cudaGetErrorString(error));
-    }
-    if (count == 0) {
-      return Absent("there is none");
-    }
-    auto device = std::make_shared<CudaDevice>();
-    cudaDeviceProp properties;
-    RETURN_IF_ERROR(OpenStatus(cudaSetDevice(kDevice), "opening"));
-    RETURN_IF_ERROR(
-        OpenStatus(cudaGetDeviceProperties(&properties, kDevice), "asking for its properties"));
-    device->name_ = properties.name;
-    device->kind_ = absl::StrCat("sm_", properties.major, properties.minor);
-    for (cudaStream_t* const stream : {&device->stream_, &device->copies_}) {
-      RETURN_IF_ERROR(
-          OpenStatus(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream"));
-    }
+  explicit CudaDevice(uint32_t index) : index_(index) {}
+
+  static absl::StatusOr<std::shared_ptr<Device>> Open(uint32_t index) {
+    auto device = std::make_shared<CudaDevice>(index);
+    RETURN_IF_ERROR(device->Open());
     return device;
   }
   ~CudaDevice() override {
+    Use();
     for (const cudaStream_t stream : {stream_, copies_}) {
       if (stream != nullptr) {
         (void)cudaStreamDestroy(stream);
@@ -70,8 +41,9 @@ class CudaDevice : public Device {
 
   std::string name() const override { return name_; }
   std::string kind() const override { return kind_; }
+  uint32_t index() const override { return index_; }
   absl::Status MakeCurrent() override {
-    return StatusOf(cudaSetDevice(kDevice), "making it the thread's");
+    return StatusOf(cudaSetDevice(number()), "making it the thread's");
   }
   Stream stream() const override { return stream_; }
   Stream copies() const override { return copies_; }
@@ -89,12 +61,15 @@ class CudaDevice : public Device {
     if (error == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();  // It does not stay.
       ASSIGN_OR_RETURN(const DeviceMemory memory, Memory());
-      return MemoryExhausted(what, bytes, memory.free_bytes);
+      return MemoryExhausted(what, bytes, memory.free_bytes, label());
     }
     RETURN_IF_ERROR(StatusOf(error, absl::StrCat("an allocation of ", FormatSize(bytes))));
     return static_cast<uint8_t*>(data);
   }
-  void Free(uint8_t* data) override { (void)cudaFree(data); }
+  void Free(uint8_t* data) override {
+    Use();
+    (void)cudaFree(data);
+  }
 
   absl::StatusOr<uint8_t*> AllocatePinned(uint64_t bytes) override {
     void* data = nullptr;
@@ -110,7 +85,10 @@ class CudaDevice : public Device {
     RETURN_IF_ERROR(StatusOf(error, "an allocation of the host's memory"));
     return static_cast<uint8_t*>(data);
   }
-  void FreePinned(uint8_t* data) override { (void)cudaFreeHost(data); }
+  void FreePinned(uint8_t* data) override {
+    Use();
+    (void)cudaFreeHost(data);
+  }
 
   absl::Status CopyIn(Stream stream, void* to, const void* from, uint64_t bytes) override {
     return StatusOf(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, Of(stream)),
@@ -138,7 +116,10 @@ class CudaDevice : public Device {
         StatusOf(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
     return event;
   }
-  void FreeEvent(Event event) override { (void)cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+  void FreeEvent(Event event) override {
+    Use();
+    (void)cudaEventDestroy(static_cast<cudaEvent_t>(event));
+  }
   absl::Status Record(Event event, Stream stream) override {
     return StatusOf(cudaEventRecord(static_cast<cudaEvent_t>(event), Of(stream)),
                     "recording an event");
@@ -174,6 +155,7 @@ class CudaDevice : public Device {
     return graph;
   }
   void FreeGraph(Graph graph) override {
+    Use();
     (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
   }
   absl::Status LaunchGraph(Graph graph) override {
@@ -182,6 +164,36 @@ class CudaDevice : public Device {
   }
 
  private:
+  absl::Status Open() {
+    cudaDeviceProp properties;
+    RETURN_IF_ERROR(OpenStatus(cudaSetDevice(number()), "opening"));
+    RETURN_IF_ERROR(
+        OpenStatus(cudaGetDeviceProperties(&properties, number()), "asking for its properties"));
+    name_ = properties.name;
+    kind_ = absl::StrCat("sm_", properties.major, properties.minor);
+    for (cudaStream_t* const stream : {&stream_, &copies_}) {
+      RETURN_IF_ERROR(
+          OpenStatus(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream"));
+    }
+    return absl::OkStatus();
+  }
+
+  int number() const { return static_cast<int>(index_); }
+  // What the thread calls next is of this device: one that has called nothing yet would open
+  // another.
+  void Use() const { (void)cudaSetDevice(number()); }
+
+  std::string Text(cudaError_t error, const std::string& what) const {
+    return absl::StrCat(what, " failed on ", label(), ": ", cudaGetErrorString(error));
+  }
+  // Before there is a stream.
+  absl::Status OpenStatus(cudaError_t error, const std::string& what) const {
+    return error == cudaSuccess
+               ? absl::OkStatus()
+               : Error(absl::StatusCode::kUnavailable, kDeviceFailed, Text(error, what))
+                     .Hint("nvidia-smi says whether the GPU can be used");
+  }
+
   static cudaStream_t Of(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
   // An error that stays is what every later call answers.
@@ -199,6 +211,7 @@ class CudaDevice : public Device {
     return FailForGood(Text(error, what));
   }
 
+  const uint32_t index_;
   std::string name_;
   std::string kind_;
   cudaStream_t stream_ = nullptr;
@@ -206,6 +219,30 @@ class CudaDevice : public Device {
 };
 
 }  // namespace
-absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice() { return CudaDevice::Open(); }
+
+absl::StatusOr<uint32_t> CountCudaDevices() {
+  int count = 0;
+  // The count is left as it was where this fails.
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return Absent(cudaGetErrorString(error));
+  }
+  if (count <= 0) {
+    return Absent("there is none");
+  }
+  return static_cast<uint32_t>(count);
+}
+
+absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice(uint32_t index) {
+  return CudaDevice::Open(index);
+}
+
+bool CudaDevicesReach(uint32_t one, uint32_t other) {
+  int there = 0;
+  int back = 0;
+  const auto a = static_cast<int>(one);
+  const auto b = static_cast<int>(other);
+  return cudaDeviceCanAccessPeer(&there, a, b) == cudaSuccess &&
+         cudaDeviceCanAccessPeer(&back, b, a) == cudaSuccess && there != 0 && back != 0;
+}
 
 }  // namespace strata::cuda

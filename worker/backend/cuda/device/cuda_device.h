@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_BACKEND_CUDA_DEVICE_CUDA_DEVICE_H_
 #define STRATA_WORKER_BACKEND_CUDA_DEVICE_CUDA_DEVICE_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -9,9 +10,15 @@
 
 namespace strata::cuda {
 
-// The first GPU that CUDA_VISIBLE_DEVICES lets the process see. UNIMPLEMENTED (DEVICE_ABSENT)
-// where the machine has none, or no driver.
-absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice();
+// How many GPUs CUDA_VISIBLE_DEVICES lets the process see. UNIMPLEMENTED (DEVICE_ABSENT) where that
+// is none, or there is no driver.
+absl::StatusOr<uint32_t> CountCudaDevices();
+
+// One of these, by its number from 0.
+absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice(uint32_t index);
+
+// Whether each of the two copies from the other's memory without the host's.
+bool CudaDevicesReach(uint32_t one, uint32_t other);
 
 }  // namespace strata::cuda
 

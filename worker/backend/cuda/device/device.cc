@@ -7,10 +7,11 @@
 
 namespace strata::cuda {
 
-absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes) {
+absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes,
+                             const std::string& device) {
   return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
-               absl::StrCat(what, " need ", FormatSize(bytes), " of the device's memory, where ",
-                            FormatSize(free_bytes), " are free"))
+               absl::StrCat(what, " need ", FormatSize(bytes), " of the memory of ", device,
+                            ", where ", FormatSize(free_bytes), " are free"))
       .Limit(absl::StrCat("free=", FormatSize(free_bytes)))
       .Hint("load fewer layers or fewer KV tokens on this node");
 }

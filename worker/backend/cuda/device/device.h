@@ -27,8 +27,10 @@ struct DeviceRows {
   uint8_t* data = nullptr;
   size_t stride = 0;
 };
-// RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED): says what for, how much, and what there is.
-absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes);
+// RESOURCE_EXHAUSTED (MEMORY_EXHAUSTED): says what for, how much, and what there is of which
+// device.
+absl::Status MemoryExhausted(const std::string& what, uint64_t bytes, uint64_t free_bytes,
+                             const std::string& device);
 
 // A place in a stream (cudaEvent_t), and launches that were recorded (cudaGraphExec_t).
 using Event = void*;
@@ -41,6 +43,9 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;  // "NVIDIA H200"
   virtual std::string kind() const = 0;  // "sm_90"
+  // Which of the process's devices it is, in errors.
+  std::string label() const { return "GPU " + std::to_string(index()); }
+  virtual uint32_t index() const = 0;  // As the process counts its devices, from 0.
   // What this thread calls of libraries is for this device from now on. Calls of this class need
   // it where the process has several devices.
   virtual absl::Status MakeCurrent() = 0;

@@ -30,6 +30,7 @@ class EmulatedDevice : public Device {
  public:
   EmulatedDevice(uint64_t memory_bytes, DeviceFaults faults, EmulationOptions options)
       : faults_(std::move(faults)),
+        index_(options.index),
         counts_(options.graphs),
         streams_(options.stream_order),
         stream_(streams_.Make()),
@@ -44,6 +45,7 @@ class EmulatedDevice : public Device {
 
   std::string name() const override { return "emulated GPU"; }
   std::string kind() const override { return "emulated"; }
+  uint32_t index() const override { return index_; }
   absl::Status MakeCurrent() override { return Health(); }
   Stream stream() const override { return stream_; }
   Stream copies() const override { return copies_; }
@@ -57,7 +59,7 @@ class EmulatedDevice : public Device {
     RETURN_IF_ERROR(Works());
     MutexLock lock(&mutex_);
     if (bytes > memory_.free_bytes) {
-      return MemoryExhausted(what, bytes, memory_.free_bytes);
+      return MemoryExhausted(what, bytes, memory_.free_bytes, label());
     }
     const size_t rounded =
         (bytes + kAllocationAlignment - 1) / kAllocationAlignment * kAllocationAlignment;
@@ -202,6 +204,7 @@ class EmulatedDevice : public Device {
   }
 
   const DeviceFaults faults_;
+  const uint32_t index_;
   GraphCounts* const counts_;
   cuda_emulation::Streams streams_;
   EmulatedStream* const stream_;

@@ -30,6 +30,7 @@ struct GraphCounts {
 struct EmulationOptions {
   uint64_t stream_order = 0;  // See cuda_emulation::Streams.
   GraphCounts* graphs = nullptr;
+  uint32_t index = 0;  // Device::index.
 };
 
 // With so much memory: what is allocated beyond it is refused.

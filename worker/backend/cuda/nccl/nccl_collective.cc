@@ -55,6 +55,7 @@ class Communicators {
     RETURN_IF_ERROR(device(rank).MakeCurrent());
     NcclConfig config;
     config.blocking = 0;
+    config.max_ctas = options_.most_channels;
     {
       Member& member = members_[rank];
       MutexLock lock(&member.mutex);
@@ -71,7 +72,9 @@ class Communicators {
       }
       member.comm = made;
     }
-    return Settle(rank, "ncclCommInitRankConfig");
+    return Settle(
+        rank, "ncclCommInitRankConfig",
+        options_.join_timeout == nanoseconds(0) ? options_.timeout : options_.join_timeout);
   }
 
   // What `call` answers of the rank's communicator, and what came of it once NCCL has begun it.
@@ -88,7 +91,7 @@ class Communicators {
         return NcclError(calls_, member.comm, answer.call, answer.result);
       }
     }
-    return Settle(rank, answer.call);
+    return Settle(rank, answer.call, options_.timeout);
   }
 
   // Whether nothing is in progress any more; or what went wrong, in the background too.
@@ -111,14 +114,18 @@ class Communicators {
 
   // Until look() says so, or why not; COLLECTIVE_TIMEOUT with `late`.
   absl::Status Await(const std::function<absl::StatusOr<bool>()>& look, const std::string& late) {
-    const TimePoint deadline = options_.clock->Now() + options_.timeout;
+    return Await(look, late, options_.timeout);
+  }
+  absl::Status Await(const std::function<absl::StatusOr<bool>()>& look, const std::string& late,
+                     nanoseconds timeout) {
+    const TimePoint deadline = options_.clock->Now() + timeout;
     while (true) {
       ASSIGN_OR_RETURN(const bool done, look());
       if (done) {
         return absl::OkStatus();
       }
       if (options_.clock->Now() >= deadline) {
-        const auto ms = options_.timeout / milliseconds(1);
+        const auto ms = timeout / milliseconds(1);
         return Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
                      absl::StrCat(late, " within ", ms, " ms"))
             .Limit(absl::StrCat("wait_ms=", ms));
@@ -173,9 +180,9 @@ class Communicators {
     NcclComm* comm STRATA_GUARDED_BY(mutex) = nullptr;  // Null: not joined, or aborted.
   };
 
-  absl::Status Settle(uint32_t rank, const char* call) {
+  absl::Status Settle(uint32_t rank, const char* call, nanoseconds timeout) {
     return Await([&] { return Look(rank, call); },
-                 absl::StrCat("NCCL did not begin ", call, " of rank ", rank));
+                 absl::StrCat("NCCL did not begin ", call, " of rank ", rank), timeout);
   }
 
   // NCCL wants all ranks of a machine to abort at once.

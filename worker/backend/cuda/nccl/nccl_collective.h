@@ -18,11 +18,13 @@ namespace strata::cuda {
 
 struct NcclCollectiveOptions {
   nanoseconds timeout = milliseconds(60'000);  // Of one wait.
+  nanoseconds join_timeout{0};                 // For all ranks to join; 0: as timeout.
   const Clock* clock = nullptr;                // Outlives the collectives; any thread.
   // Called between two looks at what a rank waits for, on the rank's thread.
   std::function<void()> pause = nullptr;
   // Of each device: what rows are packed in on their way. A row of all ranks has room there.
   uint64_t staging_bytes = uint64_t{16} << 20;
+  int most_channels = NcclConfig::kUndefined;  // Between ranks; each takes memory of devices.
 };
 
 // One for each device, by rank, once all have joined; `calls` stay good until the process ends.

@@ -82,6 +82,7 @@ absl::Status CudaShard::Flush() {
 }
 
 absl::Status CudaShard::Begin(const Batch& batch) {
+  RETURN_IF_ERROR(Enter());
   // Of a step of which nothing was read, whose keys and values stay all the same.
   RETURN_IF_ERROR(Flush());
   head_rows_ = 0;
@@ -281,12 +282,14 @@ absl::Status CudaShard::ReadManyLogits(std::span<float> out) {
 
 absl::Status CudaShard::CopyPage(uint32_t group, PageId from, PageId to) {
   RETURN_IF_ERROR(calls_.CopyPage(group, from, to));
+  RETURN_IF_ERROR(Enter());
   RETURN_IF_ERROR(Flush());
   return from == to ? absl::OkStatus() : kv_.CopyPage(device_.get(), group, from, to);
 }
 
 absl::Status CudaShard::ResizeKv(std::span<const uint64_t> pages) {
   RETURN_IF_ERROR(calls_.ResizeKv(pages));
+  RETURN_IF_ERROR(Enter());
   RETURN_IF_ERROR(Flush());
   launches_.ForgetGraphs();
   batch_.Clear();

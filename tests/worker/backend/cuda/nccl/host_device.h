@@ -40,6 +40,7 @@ class HostDevice : public cuda::Device {
 
   std::string name() const override { return "host"; }
   std::string kind() const override { return "host"; }
+  uint32_t index() const override { return 0; }
   absl::Status MakeCurrent() override { return Works(); }
   cuda::Stream stream() const override { return &stream_; }
   cuda::Stream copies() const override { return &stream_; }

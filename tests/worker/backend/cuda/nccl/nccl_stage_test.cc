@@ -1,28 +1,30 @@
 // A stage over several emulated devices that NCCL joins, by the stand-in of its calls: the bits of
 // one device, and what a call that fails in the midst of a step leaves.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "common/clock.h"
 #include "common/status.h"
 #include "tests/worker/backend/cuda/nccl/stand_in_nccl.h"
 #include "tests/worker/backend/models/forward.h"
 #include "tests/worker/backend/models/made_up_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cuda/chosen_devices.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/device/emulated_device.h"
 #include "worker/backend/cuda/emulation/streams.h"
-#include "worker/backend/cuda/nccl/nccl_collective.h"
 #include "worker/backend/cuda/nccl/nccl_library.h"
+#include "worker/backend/shard.h"
 
 namespace strata::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
 // Streams are done once the host waits for them: by then all ranks have put theirs.
@@ -37,16 +39,15 @@ void PutOnEmulated(cuda::Stream stream, std::function<bool()> work) {
   });
 }
 
+// As workers join their devices.
 absl::StatusOr<std::unique_ptr<Backend>> Over(const std::vector<double>& shares) {
-  static const SystemClock clock;
   std::vector<cuda::DeviceRank> ranks;
   for (const double share : shares) {
     ranks.push_back(
         {cuda::MakeEmulatedDevice(kDeviceBytes, {}, {.stream_order = kOnceAwaited}), share});
   }
-  return cuda::MakeBackendOver(ranks, [](std::span<const std::shared_ptr<cuda::Device>> devices) {
-    return cuda::MakeNcclCollectives(StandInNccl::calls(), devices, {.clock = &clock});
-  });
+  ASSIGN_OR_RETURN(cuda::JoinDevices join, cuda::JoinByNccl(StandInNccl::calls()));
+  return cuda::MakeBackendOver(ranks, std::move(join));
 }
 
 std::vector<float> LogitsOnCpu(const MadeUpModel& model) {
@@ -79,7 +80,7 @@ TEST(NcclStage, HasTheBitsOfOneDevice) {
   EXPECT_EQ(nccl.live(), 0);
 }
 
-TEST(NcclStage, ACallThatFailsIsTheStepsErrorAndTheNextStepIsComputed) {
+TEST(NcclStage, ACallThatFailsIsALostRankAndTheNextStepIsComputed) {
   StandInNccl nccl(PutOnEmulated);
   const MadeUpModel model({.layers = 2, .hidden = 64});
   const std::vector<float> expected = LogitsOnCpu(model);
@@ -91,12 +92,21 @@ TEST(NcclStage, ACallThatFailsIsTheStepsErrorAndTheNextStepIsComputed) {
     for (const NcclCall call : {NcclCall::kAllGather, NcclCall::kBroadcast}) {
       nccl.Fail(call, cuda::NcclResult::kInternalError, rank);
       const auto failed = (*forward)->Run(kIds);
-      EXPECT_EQ(ReasonOf(failed.status()), cuda::kNcclFailed) << failed.status();
-      // Nor are ranks joined while joining fails.
+      EXPECT_EQ(ReasonOf(failed.status()), kRanksBroken) << failed.status();
+      EXPECT_EQ(failed.status().code(), absl::StatusCode::kUnavailable);
+      EXPECT_EQ(DetailOf(failed.status()).facts().at("cause"), cuda::kNcclFailed);
+      EXPECT_THAT(failed.status().message(), HasSubstr("lost a rank: nccl"));
+      // Nor are ranks joined while joining fails, be it for a step or for a fence.
       nccl.Fail(NcclCall::kInit, cuda::NcclResult::kSystemError, rank);
-      EXPECT_EQ(ReasonOf((*forward)->Run(kIds).status()), cuda::kNcclFailed);
+      for (const absl::Status& status :
+           {(*forward)->Run(kIds).status(), (*forward)->shards()[0]->BeginEpoch(2)}) {
+        EXPECT_EQ(ReasonOf(status), kRanksBroken) << status;
+        EXPECT_THAT(status.message(), HasSubstr("does not join: ncclCommInitRankConfig"));
+      }
       nccl.Fail(NcclCall::kInit, cuda::NcclResult::kSuccess, rank);
       nccl.Fail(call, cuda::NcclResult::kSuccess, rank);
+      const absl::Status joined = (*forward)->shards()[0]->BeginEpoch(3);
+      ASSERT_TRUE(joined.ok()) << joined;
       const auto rows = (*forward)->Run(kIds);
       ASSERT_TRUE(rows.ok()) << rows.status();
       EXPECT_EQ(LogitsOf(*rows), expected);
