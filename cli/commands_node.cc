@@ -46,11 +46,18 @@ void PrintNode(const v1::Node& node, std::ostream& out) {
       << "  memory       " << FormatSize(node.used_bytes()) << " used of "
       << FormatSize(node.memory_bytes());
   if (node.host_memory_bytes() != 0) {
-    out << " of the device, " << FormatSize(node.host_used_bytes()) << " of "
-        << FormatSize(node.host_memory_bytes()) << " of the host";
+    out << (node.devices().empty() ? " of the device, " : " of all devices, ")
+        << FormatSize(node.host_used_bytes()) << " of " << FormatSize(node.host_memory_bytes())
+        << " of the host";
   }
-  out << "\n"
-      << "  measured     " << ReadsText(node) << " read, " << ComputesText(node) << "\n"
+  out << "\n";
+  for (const v1::Node::Device& device : node.devices()) {
+    out << "    GPU " << device.index() << "      " << Said(device.name()) << ", "
+        << Rounded(100 * device.share()) << " % of each stage, "
+        << FormatSize(device.memory_bytes()) << ", reads "
+        << FormatSize(static_cast<uint64_t>(device.read_bytes_per_s())) << "/s\n";
+  }
+  out << "  measured     " << ReadsText(node) << " read, " << ComputesText(node) << "\n"
       << "  weight cache " << FormatSize(node.cache_bytes()) << ", "
       << FormatSize(node.fetched_bytes()) << " fetched since start";
   if (node.fetched_from_workers_bytes() != 0) {

@@ -137,6 +137,14 @@ Json NodeDocument(const v1::Node& node) {
   Json document = ListedNode(node);
   document["used_bytes"] = node.used_bytes();
   document["host_used_bytes"] = BytesOrNull(node.host_used_bytes());
+  document["devices"] = Json::array();
+  for (const v1::Node::Device& device : node.devices()) {
+    document["devices"].push_back({{"index", device.index()},
+                                   {"device", device.name()},
+                                   {"memory_bytes", device.memory_bytes()},
+                                   {"share", device.share()},
+                                   {"read_bytes_per_s", device.read_bytes_per_s()}});
+  }
   document["threads"] = node.threads();
   document["platform"] = node.platform();
   document["cache_bytes"] = node.cache_bytes();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/model/rank_outputs.h"
 #include "common/status.h"
 #include "common/units.h"
 
@@ -317,6 +318,11 @@ PlannerCluster ClusterState::Snapshot(uint64_t without_deployment) const {
     planned.numerics = node.info.numerics();
     planned.free_bytes =
         node.info.memory_bytes() > used ? node.info.memory_bytes() - used : uint64_t{0};
+    for (const v1::NodeDevice& device : node.info.devices()) {
+      planned.devices.push_back({.index = device.index(),
+                                 .of_stage = {.share = {device.share_begin(), device.share_end()},
+                                              .memory_bytes = device.memory_bytes()}});
+    }
     if (own_memory) {
       const uint64_t all = node.info.host_memory_bytes();
       planned.host_free_bytes = all > host_used ? all - host_used : uint64_t{0};
@@ -367,6 +373,15 @@ v1::Node ClusterState::Describe(const NodeRecord& node, TimePoint now) const {
     out.set_host_used_bytes(node.heartbeat.used_bytes());
   } else {
     out.set_used_bytes(node.heartbeat.used_bytes());
+  }
+  for (const v1::NodeDevice& device : node.info.devices()) {
+    v1::Node::Device& described = *out.add_devices();
+    described.set_index(device.index());
+    described.set_name(device.name());
+    described.set_memory_bytes(device.memory_bytes());
+    described.set_share((device.share_end() - device.share_begin()) /
+                        static_cast<double>(kShareParts));
+    described.set_read_bytes_per_s(device.read_bytes_per_s());
   }
   out.set_device(node.info.device());
   out.set_device_name(node.info.device_name());

@@ -110,7 +110,8 @@ class Writer {
     uint64_t room = problem_.MaxPages();
     size_t tightest = stages_.front().node;
     for (const PlacedStage& stage : stages_) {
-      bytes += problem_.KvBytes(stage.begin, stage.end, e_.solution.pages, stages_.size());
+      bytes +=
+          problem_.KvBytes(stage.node, stage.begin, stage.end, e_.solution.pages, stages_.size());
       const uint64_t pages = problem_.PagesThatFit(stage.node, stage.begin, stage.end);
       if (pages < room) {
         room = pages;
@@ -152,8 +153,13 @@ class Writer {
     std::vector<std::string> of_nodes;
     for (const PlacedStage& stage : stages_) {
       const PlannerNode& node = problem_.node(stage.node);
-      const std::string device =
+      std::string device =
           node.device_name.empty() ? node.device : node.device + ", " + node.device_name;
+      for (const PlannerDevice& one : node.devices) {
+        absl::StrAppendFormat(&device, "%s %.0f %% of each stage on GPU %u",
+                              &one == &node.devices.front() ? ":" : ",",
+                              100.0 * one.of_stage.share.size() / kShareParts, one.index);
+      }
       of_nodes.push_back(
           absl::StrFormat("%s (%s) has %s free, reads %.1f GB/s and computes %.1f "
                           "Gflop/s",

@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "coordinator/planner/feasibility.h"
+#include "coordinator/planner/plan_words.h"
 
 namespace strata {
 namespace {
@@ -38,7 +39,7 @@ absl::Status HostsTooSmall(const PlacementProblem& problem) {
 // Why there is no room for any KV, of all nodes together or in whatever split.
 std::string WhyNoKvFits(const PlacementProblem& problem, const Needs& needs, uint32_t sessions) {
   const uint64_t least_pages = 1 + sessions;
-  const uint64_t least_kv = problem.KvBytes(0, problem.layers(), least_pages);
+  const uint64_t least_kv = problem.LeastKvBytes(least_pages);
   if (needs.weights > needs.free) {
     return "the weights alone do not fit";
   }
@@ -74,7 +75,7 @@ NoRoom WhyNoRoom(const PlacementProblem& counted, uint64_t kv_tokens, uint32_t s
     needs.free += problem.node(i).free_bytes;
   }
   needs.weights = problem.WeightBytes(largest, 0, layers);
-  needs.kv = problem.KvBytes(0, layers, problem.pages);
+  needs.kv = problem.KvBytes(largest, 0, layers, problem.pages);
   needs.buffers = problem.StageBytes(largest, 0, layers) - needs.weights - needs.kv;
   const uint64_t missing = MissingBytes(problem, largest);
   bool exact = true;
@@ -85,23 +86,24 @@ NoRoom WhyNoRoom(const PlacementProblem& counted, uint64_t kv_tokens, uint32_t s
             : absl::StrCat("add a node, or free memory on one: ",
                            WhyNoKvFits(problem, needs, sessions));
   const PlannerNode& node = problem.node(largest);
-  return {.error = Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
-                         absl::StrCat("the model does not fit: ", FormatSize(missing),
-                                      " are missing, even if all of them were on node ", node.name,
-                                      ", which has most; it has ", FormatSize(needs.weights),
-                                      " of weights, ", FormatSize(needs.kv), " of KV for ",
-                                      kv_tokens, " tokens and ", FormatSize(needs.buffers),
-                                      " of buffers, and ", problem.nodes(),
-                                      problem.nodes() == 1 ? " node has " : " nodes have ",
-                                      FormatSize(needs.free), " free"))
-                       .Node(node.name)
-                       .Limit(absl::StrCat("free_bytes=", needs.free))
-                       .Hint(hint)
-                       .Fact("missing_bytes", missing)
-                       .Fact("weight_bytes", needs.weights)
-                       .Fact("kv_bytes", needs.kv)
-                       .Fact("buffer_bytes", needs.buffers),
-          .missing_bytes = missing};
+  return {
+      .error = Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
+                     absl::StrCat("the model does not fit: ", FormatSize(missing),
+                                  " are missing, even if all of them were on node ", node.name,
+                                  ", which has most", FilledFirst(problem, {largest, 0, layers}),
+                                  "; it has ", FormatSize(needs.weights), " of weights, ",
+                                  FormatSize(needs.kv), " of KV for ", kv_tokens, " tokens and ",
+                                  FormatSize(needs.buffers), " of buffers, and ", problem.nodes(),
+                                  problem.nodes() == 1 ? " node has " : " nodes have ",
+                                  FormatSize(needs.free), " free"))
+                   .Node(node.name)
+                   .Limit(absl::StrCat("free_bytes=", needs.free))
+                   .Hint(hint)
+                   .Fact("missing_bytes", missing)
+                   .Fact("weight_bytes", needs.weights)
+                   .Fact("kv_bytes", needs.kv)
+                   .Fact("buffer_bytes", needs.buffers),
+      .missing_bytes = missing};
 }
 
 absl::Status HostTooSmall(const PlacementProblem& problem, const PlacedStage& stage) {

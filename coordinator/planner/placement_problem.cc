@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/footprint/device_limits.h"
 #include "common/footprint/footprint.h"
 #include "common/limits.h"
+#include "coordinator/planner/node_devices.h"
 
 namespace strata {
 namespace {
@@ -54,7 +56,6 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
                                    uint32_t context, uint32_t sessions, Links links, uint32_t rows)
     : layers_(static_cast<uint32_t>(model.spec.layers.size())),
       groups_(model.spec.kv_groups),
-      page_bytes_(groups_.size(), std::vector<uint64_t>(1, 0)),
       max_batch_tokens_(max_batch_tokens),
       sessions_(sessions),
       rows_(rows) {
@@ -66,17 +67,18 @@ PlacementProblem::PlacementProblem(const PlannerCluster& cluster, const PlannerM
     nodes_.push_back(std::make_shared<PlannerNode>(cluster.nodes[member]));
   }
   AddOverheads(model, context);
-  AddWeights(model);
+  for (const auto& node : nodes_) {
+    const bool same = !devices_.empty() && node->devices == nodes_[devices_.size() - 1]->devices;
+    devices_.push_back(same ? devices_.back()
+                       : node->devices.empty()
+                           ? nullptr
+                           : std::make_shared<NodeDevices>(node->devices, model));
+  }
+  AddWeights(model, context);
+  AddPages(model);
   const AttentionSpec& first = model.spec.layers[0].attention;
   for (uint32_t l = 0; l < layers_; ++l) {
     const AttentionSpec& a = model.spec.layers[l].attention;
-    const uint64_t page =
-        CpuFootprint().PageBytes(model.spec, l, l, a.kv_group,
-                                 model.kv_element_bytes == 4 ? v1::KV_DTYPE_F32 : v1::KV_DTYPE_F16);
-    all_page_bytes_ += page;
-    for (uint32_t group = 0; group < groups_.size(); ++group) {
-      page_bytes_[group].push_back(page_bytes_[group].back() + (a.kv_group == group ? page : 0));
-    }
     equal_layers_ = equal_layers_ && model.layer_flops[l] == model.layer_flops[0] &&
                     a.kv_group == first.kv_group && a.KvNumbers() == first.KvNumbers() &&
                     a.heads == first.heads && a.ProductsPerKey() == first.ProductsPerKey();
@@ -106,7 +108,66 @@ void PlacementProblem::AddOverheads(const PlannerModel& model, uint32_t context)
   }
 }
 
-void PlacementProblem::AddWeights(const PlannerModel& model) {
+std::shared_ptr<const PlacementProblem::Weights> PlacementProblem::WeightsOnDevices(
+    const PlannerModel& model, const NodeDevices& devices, const Footprint& footprint,
+    uint32_t context, std::shared_ptr<const Weights> whole) const {
+  Weights weights{.before = {0},
+                  .read = whole->read,
+                  .embed = devices.Counted([](const PlannerWeights& w) { return w.embed_bytes; }),
+                  .head = devices.Counted([](const PlannerWeights& w) { return w.head_bytes; })};
+  for (uint32_t l = 0; l < layers_; ++l) {
+    weights.before.push_back(weights.before.back() + devices.Counted([l](const PlannerWeights& w) {
+      return w.layer_bytes[l];
+    }));
+    weights.equal_layers = weights.equal_layers && weights.read[l] == weights.read[0] &&
+                           weights.before[l + 1] - weights.before[l] == weights.before[1];
+  }
+  const auto besides = [&](bool last) {
+    const uint64_t one = footprint.BufferBytes(model.spec, max_batch_tokens_, last, context);
+    return devices.CountedOfEach(one + kGatherBytes) - one;
+  };
+  weights.besides = besides(false);
+  weights.last_besides = besides(true);
+  weights.host_besides = devices.HostBesides(model);
+  weights.whole = std::move(whole);
+  return std::make_shared<const Weights>(std::move(weights));
+}
+
+void PlacementProblem::AddPages(const PlannerModel& model) {
+  const v1::KvDtype dtype = model.kv_element_bytes == 4 ? v1::KV_DTYPE_F32 : v1::KV_DTYPE_F16;
+  const auto pages_by = [&](const auto& page_of_layer) {
+    auto pages = std::make_shared<PageBytes>(groups_.size(), std::vector<uint64_t>(1, 0));
+    for (uint32_t l = 0; l < layers_; ++l) {
+      const uint32_t own = model.spec.layers[l].attention.kv_group;
+      for (uint32_t group = 0; group < groups_.size(); ++group) {
+        (*pages)[group].push_back((*pages)[group].back() + (own == group ? page_of_layer(l) : 0));
+      }
+    }
+    return pages;
+  };
+  const auto of_one = [&](uint32_t l) {
+    return CpuFootprint().PageBytes(model.spec, l, l, model.spec.layers[l].attention.kv_group,
+                                    dtype);
+  };
+  const std::shared_ptr<const PageBytes> whole = pages_by(of_one);
+  for (uint32_t l = 0; l < layers_; ++l) {
+    all_page_bytes_ += of_one(l);
+  }
+  for (const auto& of_node : devices_) {
+    if (of_node == nullptr) {
+      page_bytes_.push_back(whole);
+      continue;
+    }
+    page_bytes_.push_back(pages_by([&](uint32_t l) { return of_node->CountedPage(l); }));
+    uint64_t all = 0;
+    for (const std::vector<uint64_t>& of_group : *page_bytes_.back()) {
+      all += of_group.back();
+    }
+    all_page_bytes_ = std::max(all_page_bytes_, all);
+  }
+}
+
+void PlacementProblem::AddWeights(const PlannerModel& model, uint32_t context) {
   const auto kind = [&](const std::vector<uint64_t>& bytes, const std::vector<uint64_t>& read,
                         uint64_t embed, uint64_t head) {
     STRATA_CHECK(bytes.size() == layers_ && read.size() == layers_);
@@ -125,8 +186,13 @@ void PlacementProblem::AddWeights(const PlannerModel& model) {
                           ? kind(model.on_mlx->layer_bytes, model.on_mlx->layer_read_bytes,
                                  model.on_mlx->embed_bytes, model.on_mlx->head_bytes)
                           : stored;
-  for (const auto& node : nodes_) {
-    weights_.push_back(&FootprintOf(node->device) == &MlxFootprint() ? on_mlx : stored);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Footprint& footprint = FootprintOf(nodes_[i]->device);
+    if (devices_[i] != nullptr) {
+      weights_.push_back(WeightsOnDevices(model, *devices_[i], footprint, context, stored));
+    } else {
+      weights_.push_back(&footprint == &MlxFootprint() ? on_mlx : stored);
+    }
     equal_layers_ = equal_layers_ && weights_.back()->equal_layers;
   }
 }
@@ -134,7 +200,7 @@ void PlacementProblem::AddWeights(const PlannerModel& model) {
 void PlacementProblem::AddNodeTimes(const PlannerModel& model, uint32_t context) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const auto& node = nodes_[i];
-    const Weights& weights = *weights_[i];
+    const Weights& weights = weights_[i]->whole == nullptr ? *weights_[i] : *weights_[i]->whole;
     std::vector<double>& times = layer_ms_.emplace_back(1, 0.0);
     for (uint32_t l = 0; l < layers_; ++l) {
       const AttentionSpec& a = model.spec.layers[l].attention;
@@ -196,13 +262,30 @@ double PlacementProblem::StageMs(size_t node, uint32_t begin, uint32_t end) cons
 uint64_t PlacementProblem::WeightBytes(size_t node, uint32_t begin, uint32_t end) const {
   const Weights& weights = *weights_[node];
   return weights.before[end] - weights.before[begin] + (begin == 0 ? weights.embed : 0) +
-         (end == layers_ ? weights.head : 0);
+         (end == layers_ ? weights.head + weights.last_besides : weights.besides);
 }
 
 uint64_t PlacementProblem::LeastWeightBytes() const {
   uint64_t least = std::numeric_limits<uint64_t>::max();
   for (size_t node = 0; node < nodes(); ++node) {
     least = std::min(least, WeightBytes(node, 0, layers_));
+  }
+  return least;
+}
+
+std::optional<uint32_t> PlacementProblem::FullestDevice(size_t node, uint32_t begin,
+                                                        uint32_t end) const {
+  if (devices_[node] == nullptr) {
+    return std::nullopt;
+  }
+  return devices_[node]->Fullest(begin, end,
+                                 [&](uint32_t group) { return GroupPages(group, pages); });
+}
+
+uint64_t PlacementProblem::LeastKvBytes(uint64_t pages) const {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  for (size_t node = 0; node < nodes(); ++node) {
+    least = std::min(least, KvBytes(node, 0, layers_, pages));
   }
   return least;
 }
@@ -216,18 +299,18 @@ uint64_t PlacementProblem::GroupPages(uint32_t group, uint64_t pages, size_t sta
   return std::min(pages, sessions_ * MostKvPages(groups_[group], kMaxContextTokens, rows));
 }
 
-uint64_t PlacementProblem::KvBytes(uint32_t begin, uint32_t end, uint64_t pages,
+uint64_t PlacementProblem::KvBytes(size_t node, uint32_t begin, uint32_t end, uint64_t pages,
                                    size_t stages) const {
+  const PageBytes& of_page = *page_bytes_[node];
   uint64_t bytes = 0;
   for (uint32_t group = 0; group < groups_.size(); ++group) {
-    bytes +=
-        GroupPages(group, pages, stages) * (page_bytes_[group][end] - page_bytes_[group][begin]);
+    bytes += GroupPages(group, pages, stages) * (of_page[group][end] - of_page[group][begin]);
   }
   return bytes;
 }
 
 uint64_t PlacementProblem::StageBytes(size_t node, uint32_t begin, uint32_t end) const {
-  return WeightBytes(node, begin, end) + KvBytes(begin, end, pages) +
+  return WeightBytes(node, begin, end) + KvBytes(node, begin, end, pages) +
          OverheadBytes(node, end == layers_);
 }
 
@@ -237,13 +320,14 @@ uint64_t PlacementProblem::HostBytes(size_t node, uint32_t begin, uint32_t end) 
   if (fixed == 0 || !HostIsCounted(*nodes_[node])) {
     return 0;
   }
-  return fixed + StagedBytes(*model_, begin, end);
+  return fixed + weights_[node]->host_besides + StagedBytes(*model_, begin, end);
 }
 
 uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
   const Weights& weights = *weights_[node];
-  const uint64_t fixed =
-      (first ? weights.embed : 0) + (last ? weights.head : 0) + OverheadBytes(node, last);
+  const uint64_t fixed = (first ? weights.embed : 0) +
+                         (last ? weights.head + weights.last_besides : weights.besides) +
+                         OverheadBytes(node, last);
   const uint64_t free = nodes_[node]->free_bytes;
   // Of the host's, one layer or more make no difference.
   const uint32_t begin = first ? 0 : last ? layers_ - 1 : std::min(1u, layers_ - 1);
@@ -251,7 +335,7 @@ uint32_t PlacementProblem::Capacity(size_t node, bool first, bool last) const {
   if (free < fixed || HostBytes(node, begin, end) > nodes_[node]->host_free_bytes) {
     return 0;
   }
-  const uint64_t each = weights.before[1] + KvBytes(0, 1, pages);
+  const uint64_t each = weights.before[1] + KvBytes(node, 0, 1, pages);
   uint64_t most = each == 0 ? layers_ : std::min<uint64_t>(layers_, (free - fixed) / each);
   if (slowest_ms < kNever) {
     const double extra = (first ? embed_ms_[node] : 0) + (last ? head_ms_[node] : 0);
@@ -296,7 +380,7 @@ double PlacementProblem::SlowestMs(const std::vector<PlacedStage>& stages) const
 }
 
 uint64_t PlacementProblem::PagesThatFit(size_t node, uint32_t begin, uint32_t end) const {
-  const uint64_t fixed = StageBytes(node, begin, end) - KvBytes(begin, end, pages);
+  const uint64_t fixed = StageBytes(node, begin, end) - KvBytes(node, begin, end, pages);
   const uint64_t free = nodes_[node]->free_bytes;
   if (free < fixed) {
     return 0;
@@ -306,7 +390,7 @@ uint64_t PlacementProblem::PagesThatFit(size_t node, uint32_t begin, uint32_t en
   uint64_t high = std::max(UsefulPages(), pages) + 1;
   while (low + 1 < high) {
     const uint64_t middle = low + (high - low) / 2;
-    (KvBytes(begin, end, middle) <= free - fixed ? low : high) = middle;
+    (KvBytes(node, begin, end, middle) <= free - fixed ? low : high) = middle;
   }
   return low;
 }

@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "coordinator/planner/planner.h"
 
 namespace strata {
+
+class Footprint;
+class NodeDevices;
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -62,11 +66,16 @@ class PlacementProblem {
 
   // Time of a step in layers [begin, end), with embedding and head where they are.
   double StageMs(size_t node, uint32_t begin, uint32_t end) const;
-  // Weights, KV and overhead of a stage on a node.
+  // Weights, KV and overhead of a stage on a node. On one with several devices each part counts as
+  // OfAllMemory has it, so that a worker counts no more of the whole; and weights have what devices
+  // take more than one besides: buffers, and what gathers take.
   uint64_t StageBytes(size_t node, uint32_t begin, uint32_t end) const;
   uint64_t WeightBytes(size_t node, uint32_t begin, uint32_t end) const;
-  // The least that all weights take on any of the nodes.
+  // Of a node with several devices, the number of the one that is filled furthest.
+  std::optional<uint32_t> FullestDevice(size_t node, uint32_t begin, uint32_t end) const;
+  // The least that all weights, and all KV, take on any of the nodes.
   uint64_t LeastWeightBytes() const;
+  uint64_t LeastKvBytes(uint64_t pages) const;
   // Of the host's memory, the most that it takes while it is loaded; 0 where the node's device has
   // none of its own, or what is free of the host's is not known.
   uint64_t HostBytes(size_t node, uint32_t begin, uint32_t end) const;
@@ -74,8 +83,9 @@ class PlacementProblem {
   // Pages of a group where full ones get `pages`; `stages`: of the plan, 0: as many as there may
   // be.
   uint64_t GroupPages(uint32_t group, uint64_t pages, size_t stages = 0) const;
-  // All KV of these layers then.
-  uint64_t KvBytes(uint32_t begin, uint32_t end, uint64_t pages, size_t stages = 0) const;
+  // All KV of these layers on a node then.
+  uint64_t KvBytes(size_t node, uint32_t begin, uint32_t end, uint64_t pages,
+                   size_t stages = 0) const;
   // Whether the stage fits the node's memory, and its host's, and slowest_ms.
   bool Allowed(size_t node, uint32_t begin, uint32_t end) const {
     return StageBytes(node, begin, end) <= nodes_[node]->free_bytes &&
@@ -130,20 +140,32 @@ class PlacementProblem {
     uint64_t embed = 0;
     uint64_t head = 0;
     bool equal_layers = true;
+    // Of a stage on several devices, besides; and with the head. Of their host's likewise.
+    uint64_t besides = 0;
+    uint64_t last_besides = 0;
+    uint64_t host_besides = 0;
+    std::shared_ptr<const Weights> whole = nullptr;  // By which such a stage's time goes.
   };
-  void AddWeights(const PlannerModel& model);
+  void AddWeights(const PlannerModel& model, uint32_t context);
+  void AddPages(const PlannerModel& model);
+  std::shared_ptr<const Weights> WeightsOnDevices(const PlannerModel& model,
+                                                  const NodeDevices& devices,
+                                                  const Footprint& footprint, uint32_t context,
+                                                  std::shared_ptr<const Weights> whole) const;
   void AddNodeTimes(const PlannerModel& model, uint32_t context);
 
   uint32_t layers_ = 0;
   bool equal_layers_ = true;
   std::vector<std::shared_ptr<const PlannerNode>> nodes_;
-  std::vector<std::vector<double>> layer_ms_;  // [node][l]: layers 0 to l - 1.
+  std::vector<std::shared_ptr<const NodeDevices>> devices_;  // By node; null: it has one.
+  std::vector<std::vector<double>> layer_ms_;                // [node][l]: layers 0 to l - 1.
   std::vector<double> embed_ms_;
   std::vector<double> head_ms_;
   std::vector<std::shared_ptr<const Weights>> weights_;  // By node; those of a kind share them.
   std::vector<KvGroupSpec> groups_;
   // [group][l]: of one KV page of those of the layers 0 to l - 1 that are in the group.
-  std::vector<std::vector<uint64_t>> page_bytes_;
+  using PageBytes = std::vector<std::vector<uint64_t>>;
+  std::vector<std::shared_ptr<const PageBytes>> page_bytes_;  // By node; most share them.
   uint64_t all_page_bytes_ = 0;
   uint32_t max_batch_tokens_ = 0;
   uint32_t sessions_ = 1;

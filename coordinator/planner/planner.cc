@@ -13,6 +13,7 @@
 #include "coordinator/planner/asked.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/no_room.h"
+#include "coordinator/planner/plan_words.h"
 #include "coordinator/planner/rank_comparison.h"
 #include "coordinator/planner/ranked_plan.h"
 #include "coordinator/planner/solve.h"
@@ -189,7 +190,8 @@ class Planner {
         return Error(absl::StatusCode::kResourceExhausted, "MODEL_DOES_NOT_FIT",
                      absl::StrCat("layers ", stage.begin, "-", stage.end - 1, " with ", kv_.tokens,
                                   " KV tokens need ", FormatSize(needed), " on node ", node.name,
-                                  ", ", FormatSize(needed - node.free_bytes), " more than it has"))
+                                  ", ", FormatSize(needed - node.free_bytes), " more than it has",
+                                  FilledFirst(problem, stage)))
             .Node(node.name)
             .Limit(absl::StrCat("free_bytes=", node.free_bytes))
             .Hint("pin fewer layers there, or lower --kv-tokens or --context")
@@ -253,7 +255,8 @@ class Planner {
     out->set_first_layer(stage.begin);
     out->set_last_layer(stage.end - 1);
     out->set_weight_bytes(problem.WeightBytes(stage.node, stage.begin, stage.end));
-    out->set_kv_bytes(problem.KvBytes(stage.begin, stage.end, problem.pages, stages.size()));
+    out->set_kv_bytes(
+        problem.KvBytes(stage.node, stage.begin, stage.end, problem.pages, stages.size()));
     for (uint32_t group = 0; group < model_.spec.kv_groups.size(); ++group) {
       bool used = false;
       for (uint32_t l = stage.begin; l < stage.end; ++l) {

@@ -14,9 +14,18 @@
 #include "absl/status/statusor.h"
 #include "common/model/model_spec.h"
 #include "common/model/rank_outputs.h"
+#include "common/model/stage_devices.h"
 #include "strata/v1/types.pb.h"
 
 namespace strata {
+
+// One of several devices of a node, by rank.
+struct PlannerDevice {
+  uint32_t index = 0;  // As its worker counts them.
+  StageDevice of_stage;
+
+  bool operator==(const PlannerDevice&) const = default;
+};
 
 // A node as the planner sees it.
 struct PlannerNode {
@@ -26,6 +35,9 @@ struct PlannerNode {
   std::string device_name;  // For people: "NVIDIA H200"; "": not known.
   std::string numerics;     // "cpu-2"; nodes of equal numerics compute the same bits.
   uint64_t free_bytes = 0;  // Memory that weights, KV and buffers may still take.
+  // Several over which it divides each of its stages, of which free_bytes are as OfAllMemory
+  // counts; a model needs of_rank then. Empty: it has one.
+  std::vector<PlannerDevice> devices = {};
   // Of a device with memory of its own: the host's that its stages may still take, and weights on
   // their way. The largest number: it is not counted.
   uint64_t host_free_bytes = std::numeric_limits<uint64_t>::max();

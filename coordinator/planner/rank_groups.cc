@@ -173,7 +173,7 @@ uint64_t RankGroups::WeightBytes(size_t g, size_t rank, uint32_t begin, uint32_t
 uint64_t RankGroups::KvBytes(size_t g, size_t rank, uint32_t begin, uint32_t end, uint64_t pages,
                              size_t stages) const {
   if (groups_[g].ranks.empty()) {
-    return firsts_.KvBytes(begin, end, pages, stages);
+    return firsts_.KvBytes(g, begin, end, pages, stages);
   }
   const Rank& of = groups_[g].ranks[rank];
   uint64_t bytes = 0;

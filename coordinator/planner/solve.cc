@@ -91,8 +91,8 @@ std::optional<Solution> SolveCapacity(PlacementProblem problem) {
       free += static_cast<double>(problem.node(i).free_bytes);
     }
     const double weights = static_cast<double>(problem.LeastWeightBytes());
-    const double page = static_cast<double>(problem.KvBytes(0, problem.layers(), *pages)) /
-                        static_cast<double>(*pages);
+    const double page =
+        static_cast<double>(problem.LeastKvBytes(*pages)) / static_cast<double>(*pages);
     solution.gap = std::max(0.0, (free - weights) / page / static_cast<double>(*pages) - 1);
   }
   solution.slowest_ms = problem.SlowestMs(solution.placement.stages);

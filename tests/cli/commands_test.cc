@@ -29,7 +29,7 @@ TEST_F(CliCommands, StatusDocumentHasThePublicShape) {
       "address":"127.0.0.1:7071","memory_bytes":8589934592,"backend":"cpu","isa":"avx2",
       "device":null,"read_bytes_per_s":0.0,"flops_per_s":0.0,"host_memory_bytes":null,
       "unfit":null})"));
-  EXPECT_EQ(status["nodes"][1]["device"], "NVIDIA H200");
+  EXPECT_EQ(status["nodes"][1]["device"], "2 x NVIDIA H200");
   EXPECT_EQ(status["nodes"][1]["flops_per_s"], 6e13);
   EXPECT_EQ(status["nodes"][1]["host_memory_bytes"], 2147483648u);
   EXPECT_EQ(status["models"][0],
@@ -42,14 +42,27 @@ TEST_F(CliCommands, StatusDocumentHasThePublicShape) {
 }
 
 TEST_F(CliCommands, DevicesAreShownWithNameMemoryAndSpeed) {
-  EXPECT_THAT(Text({"node", "list"}), AllOf(HasSubstr("cuda/NVIDIA H200"), HasSubstr("cpu/avx2"),
-                                            HasSubstr("4.0 TiB/s"), HasSubstr("60000 GFLOP/s")));
-  EXPECT_THAT(Text({"top", "--once"}),
-              AllOf(HasSubstr("cuda/NVIDIA H200"), HasSubstr("4.0 TiB/s"), HasSubstr("GFLOP/s")));
+  EXPECT_THAT(Text({"node", "list"}),
+              AllOf(HasSubstr("cuda/2 x NVIDIA H200"), HasSubstr("cpu/avx2"),
+                    HasSubstr("4.0 TiB/s"), HasSubstr("60000 GFLOP/s")));
+  EXPECT_THAT(Text({"top", "--once"}), AllOf(HasSubstr("cuda/2 x NVIDIA H200"),
+                                             HasSubstr("4.0 TiB/s"), HasSubstr("GFLOP/s")));
   const json plan = Document({"plan", "recall"});
   EXPECT_EQ(plan["stages"][0]["device"], "cpu");
   EXPECT_EQ(plan["stages"][1]["device"], "cuda");
   EXPECT_THAT(Text({"plan", "recall"}), AllOf(HasSubstr("DEVICE"), HasSubstr("cuda")));
+}
+
+TEST_F(CliCommands, EachOfSeveralDevicesOfANodeIsShown) {
+  const json devices = Document({"node", "show", "b"})["devices"];
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[0], json::parse(R"({"index":0,"device":"NVIDIA H200",
+      "memory_bytes":4294967296,"share":0.75,"read_bytes_per_s":2199023255552.0})"));
+  EXPECT_EQ(Document({"node", "show", "a"})["devices"], json::array());
+  EXPECT_THAT(Text({"node", "show", "b"}),
+              AllOf(HasSubstr("of all devices"),
+                    HasSubstr("GPU 1      NVIDIA H200, 25 % of each stage, 4.0 GiB, "
+                              "reads 2.0 TiB/s")));
 }
 
 TEST_F(CliCommands, StatusTellsPeopleWhatIsWrongAndWhatMendsIt) {

@@ -35,7 +35,15 @@ void FillCluster(v1::GetStatusResponse* status, v1::Plan* plan) {
     node->set_backend(gpu ? "cuda" : "cpu");
     node->set_isa(gpu ? "sm_90" : "avx2");
     node->set_device(node->backend());
-    node->set_device_name(gpu ? "NVIDIA H200" : "");
+    node->set_device_name(gpu ? "2 x NVIDIA H200" : "");
+    for (uint32_t i = 0; gpu && i < 2; ++i) {
+      v1::Node::Device* device = node->add_devices();
+      device->set_index(i);
+      device->set_name("NVIDIA H200");
+      device->set_memory_bytes(uint64_t{4} << 30);
+      device->set_share(i == 0 ? 0.75 : 0.25);
+      device->set_read_bytes_per_s(2.0 * (uint64_t{1} << 40));
+    }
     node->set_read_bytes_per_s(gpu ? 4.0 * (uint64_t{1} << 40) : 0);
     node->set_flops_per_s(gpu ? 6e13 : 0);
     node->set_host_memory_bytes(gpu ? uint64_t{2} << 30 : 0);

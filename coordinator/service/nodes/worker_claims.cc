@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "common/model/rank_outputs.h"
 #include "common/names.h"
 #include "common/printable.h"
 #include "common/rpc/address.h"
@@ -117,6 +118,42 @@ absl::Status CleanMeasure(v1::PeerMeasured* measured) {
 
 }  // namespace
 
+namespace {
+
+// Of several devices: plans divide by their shares and memory.
+absl::Status CheckDevices(const v1::NodeInfo& info) {
+  if (info.devices().empty()) {
+    return absl::OkStatus();
+  }
+  if (info.devices_size() < 2 || static_cast<uint32_t>(info.devices_size()) > kMostRanks) {
+    return BadInfo("a node with " + std::to_string(info.devices_size()) +
+                   " devices for a stage; several are 2 to " + std::to_string(kMostRanks));
+  }
+  uint64_t memory = 0;
+  uint32_t begin = 0;
+  for (const v1::NodeDevice& device : info.devices()) {
+    if (device.name().size() > kMaxTextBytes || !IsPrintable(device.name())) {
+      return BadInfo("a node with a device whose name is '" +
+                     Printable(device.name(), kMaxTextBytes) + "'");
+    }
+    if (device.memory_bytes() == 0 || device.memory_bytes() > kMaxBytes ||
+        !IsWithin(device.read_bytes_per_s(), kMaxBytesPerSecond)) {
+      return BadInfo("a node with a device of memory or speed that none has");
+    }
+    if (device.share_begin() != begin || device.share_end() <= begin) {
+      return BadInfo("a node with devices whose shares are not one behind another");
+    }
+    begin = device.share_end();
+    memory += device.memory_bytes();
+  }
+  if (begin != kShareParts || memory != info.memory_bytes() || info.host_memory_bytes() == 0) {
+    return BadInfo("a node whose devices are not all of it");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckNodeInfo(const v1::NodeInfo& info) {
   RETURN_IF_ERROR(CheckNodeName(info.name()));
   const struct {
@@ -148,6 +185,7 @@ absl::Status CheckNodeInfo(const v1::NodeInfo& info) {
       info.host_memory_bytes() > kMaxBytes) {
     return BadInfo("a node with more memory than any machine has");
   }
+  RETURN_IF_ERROR(CheckDevices(info));
   if (info.threads() > kMaxThreads) {
     return BadInfo("a node with " + std::to_string(info.threads()) + " threads; at most " +
                    std::to_string(kMaxThreads));

@@ -66,6 +66,33 @@ TEST_F(ClusterStateTest, ATakenNameIsRefusedWhileItsNodeLives) {
   EXPECT_TRUE(state_.Join(Info("a", 2), At(2)).ok());
 }
 
+TEST_F(ClusterStateTest, DevicesOfANodeAreForPlansAndForPeople) {
+  v1::NodeInfo info = Info("a", 1);
+  info.set_host_memory_bytes(500);
+  for (const uint32_t i : {0u, 1u}) {
+    v1::NodeDevice& device = *info.add_devices();
+    device.set_index(i + 2);
+    device.set_name("GPU of tests");
+    device.set_memory_bytes(i == 0 ? 600 : 400);
+    device.set_share_begin(i == 0 ? 0 : 49152);
+    device.set_share_end(i == 0 ? 49152 : 65536);
+    device.set_read_bytes_per_s(3e9);
+  }
+  ASSERT_TRUE(state_.Join(info, At(0)).ok());
+  const std::vector<PlannerDevice> devices = state_.Snapshot(0).nodes[0].devices;
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[1].index, 3u);
+  EXPECT_EQ(devices[1].of_stage.memory_bytes, 400u);
+  EXPECT_EQ(devices[1].of_stage.share, (OutputRange{49152, 65536}));
+  const v1::Node shown = state_.Describe(*state_.Find("a"), At(1));
+  ASSERT_EQ(shown.devices_size(), 2);
+  EXPECT_EQ(shown.devices(0).index(), 2u);
+  EXPECT_EQ(shown.devices(0).name(), "GPU of tests");
+  EXPECT_EQ(shown.devices(0).memory_bytes(), 600u);
+  EXPECT_EQ(shown.devices(0).share(), 0.75);
+  EXPECT_EQ(shown.devices(0).read_bytes_per_s(), 3e9);
+}
+
 TEST_F(ClusterStateTest, ANodeWithoutHeartbeatsLapses) {
   ASSERT_TRUE(state_.Join(Info("a", 1), At(0)).ok());
   EXPECT_THAT(LookFromTo(0, 4), IsEmpty());

@@ -75,6 +75,49 @@ TEST(WorkerClaims, ANodeThatCannotBeIsRefusedAtTheDoor) {
   }
 }
 
+v1::NodeInfo GoodOfTwoDevices() {
+  v1::NodeInfo info = Good();
+  info.set_backend("cuda");
+  info.set_host_memory_bytes(uint64_t{4} << 30);
+  for (const uint32_t i : {0u, 1u}) {
+    v1::NodeDevice& device = *info.add_devices();
+    device.set_index(i);
+    device.set_name("GPU");
+    device.set_memory_bytes(uint64_t{4} << 30);
+    device.set_share_begin(i * 32768);
+    device.set_share_end((i + 1) * 32768);
+    device.set_read_bytes_per_s(3e12);
+  }
+  return info;
+}
+
+TEST(WorkerClaims, DevicesThatCannotBeAreRefusedAtTheDoor) {
+  EXPECT_EQ(CheckNodeInfo(GoodOfTwoDevices()), absl::OkStatus());
+  const std::function<void(v1::NodeInfo*)> cases[] = {
+      [](v1::NodeInfo* i) { i->mutable_devices()->RemoveLast(); },
+      [](v1::NodeInfo* i) { i->mutable_devices(0)->set_name("\x1b[2J"); },
+      [](v1::NodeInfo* i) { i->mutable_devices(0)->set_memory_bytes(0); },
+      [](v1::NodeInfo* i) { i->mutable_devices(0)->set_memory_bytes(~uint64_t{0}); },
+      [](v1::NodeInfo* i) { i->mutable_devices(1)->set_memory_bytes(1); },  // Not the node's.
+      [](v1::NodeInfo* i) { i->mutable_devices(1)->set_share_begin(1); },
+      [](v1::NodeInfo* i) { i->mutable_devices(0)->set_share_end(0); },
+      [](v1::NodeInfo* i) { i->mutable_devices(1)->set_share_end(65535); },
+      [](v1::NodeInfo* i) { i->mutable_devices(1)->set_share_end(65537); },
+      [](v1::NodeInfo* i) { i->mutable_devices(1)->set_read_bytes_per_s(kNaN); },
+      [](v1::NodeInfo* i) { i->set_host_memory_bytes(0); },
+      [](v1::NodeInfo* i) {
+        for (int n = 0; n < 7; ++n) *i->add_devices() = i->devices(0);
+      },
+  };
+  for (const auto& spoil : cases) {
+    v1::NodeInfo info = GoodOfTwoDevices();
+    spoil(&info);
+    const absl::Status status = CheckNodeInfo(info);
+    EXPECT_EQ(ReasonOf(status), "BAD_NODE_INFO") << info.ShortDebugString();
+    EXPECT_TRUE(IsPrintable(Describe(status)));
+  }
+}
+
 TEST(WorkerClaims, ALinkThatWasMeasuredAsNoneCanBeIsBroken) {
   for (const auto& [latency, rate] : {std::pair(kNaN, 1e9),
                                       {-1.0, 1e9},
