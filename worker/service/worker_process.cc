@@ -16,6 +16,7 @@
 #include "common/certificates/revocations.h"
 #include "common/joining/certificate_keeper.h"
 #include "common/joining/followed_files.h"
+#include "common/model/rank_outputs.h"
 #include "common/platform/platform.h"
 #include "common/rpc/address.h"
 #include "common/rpc/io_ping.h"
