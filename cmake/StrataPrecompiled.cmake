@@ -1,7 +1,7 @@
 # The headers of other projects that most sources include are read once for all of them, which takes a
 # fifth of the time of compiling. Not where a source is to be compiled by itself (STRATA_UNITS): there it
-# has only what it includes.
-if(STRATA_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+# has only what it includes. Sanitizers' builds have their flags by folder, and GCC wants the same ones for all.
+if(STRATA_UNITS AND NOT STRATA_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(STRATA_PRECOMPILED ON)
 else()
   set(STRATA_PRECOMPILED OFF)
