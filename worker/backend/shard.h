@@ -96,6 +96,10 @@ class Shard {
   // Before the first step of an epoch, between steps; may wait. UNAVAILABLE (kRanksBroken)
   // where another rank of the stage is not there.
   virtual absl::Status BeginEpoch(uint64_t /*epoch*/) { return absl::OkStatus(); }
+  // Behind it: whether KV was lost since this was last asked. All of it is undefined where ranks of
+  // other workers were joined anew, as a call that the first rank has made may not have come to
+  // another.
+  virtual bool TakeKvLost() { return false; }
 
   // Gives up all KV and has these pages by KV group from now on, between steps. RESOURCE_EXHAUSTED
   // when memory is short: then no page is left, and it may be called again.

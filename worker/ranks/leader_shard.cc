@@ -44,6 +44,7 @@ void LeaderShard::Join(RankChannels channels) {
                                        .names = times_.names}),
                 channels.epoch);
   shared_ = true;
+  kv_lost_ = true;
   head_rows_ = 0;
   MutexLock lock(&mutex_);
   calls_ = std::move(channels.calls);

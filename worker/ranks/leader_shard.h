@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,6 +44,7 @@ class LeaderShard : public Shard {
 
   // Joins ranks that are not joined; where they are, they stay so.
   absl::Status BeginEpoch(uint64_t epoch) override;
+  bool TakeKvLost() override { return std::exchange(kv_lost_, false); }
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -92,6 +94,7 @@ class LeaderShard : public Shard {
   const uint32_t ranks_;
   uint32_t head_rows_ = 0;
   bool shared_ = true;          // Whether all ranks have the residual stream.
+  bool kv_lost_ = false;        // Ranks were joined since it was asked.
   std::vector<uint8_t> parts_;  // Of a page, of all ranks.
 
   Mutex mutex_;  // Of what is sent, and whether it is of any use.

@@ -113,8 +113,7 @@ class ShardRunner {
   // Any thread.
   RunnerStats stats() const;
 
-  // For tests, on the thread of Step. Drops every sequence, as a worker does that gives its stages
-  // up when its lease lapses.
+  // Between steps: drops every sequence, as their KV is lost.
   void DropAllSequences();
   // What is held, to be looked at or damaged.
   SequenceTable& sequences_for_test();

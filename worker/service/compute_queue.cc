@@ -97,6 +97,9 @@ uint64_t ComputeQueue::step_at_hand() const {
 absl::Status ComputeQueue::Fence(uint64_t epoch) {
   MutexLock runner(&runner_mutex_);
   RETURN_IF_ERROR(shard_->BeginEpoch(epoch));
+  if (shard_->TakeKvLost()) {
+    runner_->DropAllSequences();
+  }
   return runner_->Fence(epoch);
 }
 

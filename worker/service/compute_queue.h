@@ -66,7 +66,8 @@ class ComputeQueue {
   // Drops the frames that wait.
   void Clear();
 
-  // Shard::BeginEpoch and ShardRunner::Fence, between two steps. Not after Stop.
+  // Shard::BeginEpoch and ShardRunner::Fence, between two steps; sequences whose KV is lost are
+  // dropped. Not after Stop.
   absl::Status Fence(uint64_t epoch);
 
   // Calls `use` with the runner, between two steps; returns what that does. FAILED_PRECONDITION

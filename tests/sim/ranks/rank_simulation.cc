@@ -266,6 +266,10 @@ void RankSimulation::LeadSteps(LeaderShard* leader) {
       Find("ranks do not join: " + joined.ToString());
       return;
     }
+    const bool lost = leader->TakeKvLost();
+    for (RankedSequence& sequence : sequences_) {
+      sequence.computed = lost ? 0 : sequence.computed;
+    }
     Step(leader);
     if (clock_.Now() - began > 20 * kMostOfACall) {
       Find("a step lasted without a bound");
@@ -306,10 +310,6 @@ void RankSimulation::Step(LeaderShard* leader) {
   if (!logits.ok()) {
     CheckBroken(logits.status());
     ++run_.counts.broken;
-    // What ranks hold is undefined then: all is computed again.
-    for (RankedSequence& sequence : sequences_) {
-      sequence.computed = 0;
-    }
     return;
   }
   ++run_.counts.steps;

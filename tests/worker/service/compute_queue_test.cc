@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/eventually.h"
@@ -39,6 +40,7 @@ class WatchedShard : public HashShard {
     Mutex mutex;
     std::vector<std::thread::id> threads;
     std::atomic<int> delay_us = 0;
+    bool kv_lost = false;
     StepClock clock;
   };
   WatchedShard(const StageSpec& spec, std::shared_ptr<Seen> seen)
@@ -52,6 +54,7 @@ class WatchedShard : public HashShard {
     seen_->threads.push_back(std::this_thread::get_id());
     return HashShard::Begin(batch);
   }
+  bool TakeKvLost() override { return std::exchange(seen_->kv_lost, false); }
 
  private:
   const std::shared_ptr<Seen> seen_;
@@ -165,6 +168,18 @@ TEST_F(ComputeQueueTest, OnceStepsAreKnownToBeShortTheReaderComputesThem) {
     here = Here();
   }
   EXPECT_TRUE(here);
+}
+
+TEST_F(ComputeQueueTest, SequencesWhoseKvIsLostAreDroppedByTheFence) {
+  Add();
+  ASSERT_TRUE(WaitDone(1));
+  ASSERT_TRUE(queue_->Fence(2).ok());
+  EXPECT_EQ(queue_->stats().sequences, 1u);
+  EXPECT_EQ(queue_->stats().free_pages, std::vector<uint64_t>{31});
+  seen_->kv_lost = true;
+  ASSERT_TRUE(queue_->Fence(3).ok());
+  EXPECT_EQ(queue_->stats().sequences, 0u);
+  EXPECT_EQ(queue_->stats().free_pages, std::vector<uint64_t>{32});
 }
 
 TEST_F(ComputeQueueTest, LongStepsNeverHoldTheReaderUp) {

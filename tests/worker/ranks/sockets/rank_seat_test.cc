@@ -47,17 +47,20 @@ class RankSeatTest : public ::testing::Test {
           RankSeatConfig{
               .rank = rank, .times = times, .host = "127.0.0.1", .wire = wire_, .log = nullptr});
     }
-    leader_ = std::make_unique<LeaderShard>(std::move((*ranks)[0]), times);
+    leader_ = std::make_unique<LeaderShard>(std::move((*ranks)[0]), times,
+                                            [this](uint64_t epoch) { return Joined(epoch); });
   }
   absl::StatusOr<RankAddress> Ask(const RankToJoin& join) {
     ASSIGN_OR_RETURN(const uint16_t port, seats_[join.rank]->Join(join));
     return RankAddress{"127.0.0.1", port};
   }
+  absl::StatusOr<RankChannels> Joined(uint64_t epoch) {
+    return JoinFollowers(
+        kSecret, epoch, static_cast<uint32_t>(seats_.size()), wire_,
+        [this](const RankToJoin& join) { return Ask(join); }, kDial);
+  }
   absl::Status Join(uint64_t epoch) {
-    ASSIGN_OR_RETURN(RankChannels channels,
-                     JoinFollowers(
-                         kSecret, epoch, static_cast<uint32_t>(seats_.size()), wire_,
-                         [this](const RankToJoin& join) { return Ask(join); }, kDial));
+    ASSIGN_OR_RETURN(RankChannels channels, Joined(epoch));
     leader_->Join(std::move(channels));
     return absl::OkStatus();
   }
@@ -113,6 +116,22 @@ TEST_F(RankSeatTest, ASeatThatEndsBreaksTheStage) {
   const absl::Status lost = Step(leader_.get()).status();
   EXPECT_EQ(ReasonOf(lost), kRanksBroken) << lost;
   EXPECT_NE(lost.message().find("rank 2 (w2)"), std::string::npos) << lost;
+}
+
+TEST_F(RankSeatTest, KvIsLostWhereRanksAreJoinedAnewAndKeptElse) {
+  ASSERT_NO_FATAL_FAILURE(Make({1, 1}));
+  ASSERT_TRUE(leader_->BeginEpoch(1).ok());
+  EXPECT_TRUE(leader_->TakeKvLost());
+  ASSERT_TRUE(Step(leader_.get()).ok());
+  ASSERT_TRUE(leader_->BeginEpoch(2).ok());
+  EXPECT_FALSE(leader_->TakeKvLost());
+  ASSERT_TRUE(Step(leader_.get()).ok());
+  ASSERT_TRUE(seats_[1]->Join({.epoch = 3, .rank = 1, .ranks = 2}).ok());  // Ends that one.
+  EXPECT_EQ(ReasonOf(Step(leader_.get()).status()), kRanksBroken);
+  EXPECT_FALSE(leader_->TakeKvLost());
+  ASSERT_TRUE(leader_->BeginEpoch(4).ok());
+  EXPECT_TRUE(leader_->TakeKvLost());
+  EXPECT_TRUE(Step(leader_.get()).ok());
 }
 
 TEST_F(RankSeatTest, WhatItIsNotAskedRightlyIsRefused) {
