@@ -101,6 +101,11 @@ class Shard {
   // another.
   virtual bool TakeKvLost() { return false; }
 
+  // Whether calls may wait for another worker, for longer than they compute.
+  virtual bool WaitsForWorkers() const { return false; }
+  // Whether a call does so now, and for a while already; each such wait ends by itself. Any thread.
+  virtual bool IsHeldUp() const { return false; }
+
   // Gives up all KV and has these pages by KV group from now on, between steps. RESOURCE_EXHAUSTED
   // when memory is short: then no page is left, and it may be called again.
   virtual absl::Status ResizeKv(std::span<const uint64_t> pages) = 0;

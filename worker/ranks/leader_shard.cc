@@ -24,12 +24,12 @@ absl::Status NotJoined() {
 
 LeaderShard::LeaderShard(std::unique_ptr<RankShard> own, RankTimes times, JoinFn join)
     : own_(std::move(own)),
-      times_(std::move(times)),
+      times_(waits_.Noting(std::move(times))),
       join_(std::move(join)),
       ranks_(static_cast<uint32_t>(times_.names.size())),
       frames_(ranks_),
       broken_(NotJoined()) {
-  STRATA_CHECK(times_.clock != nullptr && ranks_ >= 2);
+  STRATA_CHECK(ranks_ >= 2);
 }
 
 LeaderShard::~LeaderShard() { End("the stage is unloaded"); }

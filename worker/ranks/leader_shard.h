@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "worker/backend/rank_shard.h"
+#include "worker/ranks/noted_waits.h"
 #include "worker/ranks/page_parts.h"
 #include "worker/ranks/rank_call.h"
 #include "worker/ranks/rank_channels.h"
@@ -42,9 +43,11 @@ class LeaderShard : public Shard {
   // Tells followers that this leader is there. Any thread; more often than their silence.
   void Beat();
 
-  // Joins ranks that are not joined; where they are, they stay so.
+  // Joins ranks that are not joined, after which KV is lost; where they are, they stay so.
   absl::Status BeginEpoch(uint64_t epoch) override;
   bool TakeKvLost() override { return std::exchange(kv_lost_, false); }
+  bool WaitsForWorkers() const override { return true; }
+  bool IsHeldUp() const override { return waits_.waits(); }
 
   absl::Status Begin(const Batch& batch) override;
   absl::Status Embed() override;
@@ -88,6 +91,7 @@ class LeaderShard : public Shard {
   absl::Status ResizeAll(std::span<const uint64_t> pages);
   PageParts PartsOf(uint32_t group) const { return PageParts(*own_, group, ranks_); }
 
+  NotedWaits waits_;
   const std::unique_ptr<RankShard> own_;
   const RankTimes times_;
   const JoinFn join_;

@@ -33,9 +33,9 @@ RankFollower::RankFollower(RankShard* shard, const StageSpec& spec, uint32_t ran
       rank_(rank),
       vocab_(spec.model.vocab),
       limits_(LimitsOf(spec, LargestPage(*shard, spec))),
-      times_(std::move(times)),
+      times_(waits_.Noting(std::move(times))),
       ranks_(static_cast<uint32_t>(times_.names.size())) {
-  STRATA_CHECK(times_.clock != nullptr && rank > 0 && rank < ranks_);
+  STRATA_CHECK(rank > 0 && rank < ranks_);
 }
 
 void RankFollower::Stop(const absl::Status& why) {
@@ -70,7 +70,9 @@ absl::Status RankFollower::Follow(RankChannels channels) {
       return status;
     }
     if (status.ok()) {
+      at_hand_ = number_;
       status = Make(held_.call());
+      at_hand_ = 0;
     }
   }
   shard_.Abort(status);

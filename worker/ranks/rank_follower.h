@@ -2,12 +2,14 @@
 #ifndef STRATA_WORKER_RANKS_RANK_FOLLOWER_H_
 #define STRATA_WORKER_RANKS_RANK_FOLLOWER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "worker/backend/rank_shard.h"
+#include "worker/ranks/noted_waits.h"
 #include "worker/ranks/rank_call.h"
 #include "worker/ranks/rank_channels.h"
 
@@ -27,6 +29,9 @@ class RankFollower {
   absl::Status Follow(RankChannels channels);
   // Ends Follow by `why`, at once and from now on. Any thread.
   void Stop(const absl::Status& why);
+  // Another number for each call that is computed; 0: none is, or it waits for another rank. Any
+  // thread.
+  uint64_t call_at_hand() const { return waits_.waits() ? 0 : at_hand_.load(); }
 
  private:
   // Reads the next frame into held_.
@@ -46,8 +51,10 @@ class RankFollower {
   const uint32_t rank_;
   const size_t vocab_;
   const RankCallLimits limits_;
+  NotedWaits waits_;
   const RankTimes times_;
   const uint32_t ranks_;
+  std::atomic<uint64_t> at_hand_{0};
   uint64_t number_ = 0;  // Of the last frame.
   bool begun_ = false;   // There is a batch, of this epoch.
   uint32_t head_rows_ = 0;

@@ -49,6 +49,7 @@ ComputeQueue::ComputeQueue(ShardRunnerConfig config, size_t max_waiting,
       clock_(clock),
       shard_(std::move(shard)),
       memory_bytes_(shard_->MemoryBytes()),
+      may_compute_here_(!shard_->WaitsForWorkers()),
       runner_(std::in_place, std::move(config), shard_.get(), clock),
       compute_(compute),
       queue_(max_waiting) {
@@ -62,7 +63,8 @@ bool ComputeQueue::Add(Frame frame) {
   {
     MutexLock lock(&mutex_);
     const v1::StepFrame& header = frame.message.header;
-    const bool here = !HasSlices(header) && cost_.Within(header.rows(), kShortStep);
+    const bool here =
+        may_compute_here_ && !HasSlices(header) && cost_.Within(header.rows(), kShortStep);
     switch (queue_.Add(&frame, here)) {
       case StepQueue<Frame>::Added::kRefused:
         return false;
@@ -92,6 +94,11 @@ void ComputeQueue::Clear() {
 uint64_t ComputeQueue::step_at_hand() const {
   MutexLock lock(&mutex_);
   return computing_ ? steps_begun_ : 0;
+}
+
+bool ComputeQueue::held_up() const {
+  MutexLock lock(&mutex_);
+  return shard_ != nullptr && shard_->IsHeldUp();
 }
 
 absl::Status ComputeQueue::Fence(uint64_t epoch) {

@@ -35,7 +35,8 @@ struct StageWork {
 };
 
 // Any thread. One thread of its own computes; but a step that will be short is computed by the
-// thread that brings it, when nothing else is: waking another one would take longer.
+// thread that brings it, when nothing else is and the shard waits for nobody: waking another one
+// would take longer.
 class ComputeQueue {
  public:
   struct Frame {
@@ -83,6 +84,7 @@ class ComputeQueue {
   size_t waiting() const;  // Frames.
   // Another number for each step that is being computed; 0: none is.
   uint64_t step_at_hand() const;
+  bool held_up() const;  // Shard::IsHeldUp.
   uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
@@ -99,6 +101,7 @@ class ComputeQueue {
   const Clock* const clock_;
   std::unique_ptr<Shard> shard_;  // Until Stop, as runner_.
   const uint64_t memory_bytes_;
+  const bool may_compute_here_;  // On the thread that brings a step.
   // Steps and fences take turns. Taken before `compute_`, never with `mutex_` held.
   Mutex runner_mutex_;
   std::optional<ShardRunner> runner_;

@@ -70,7 +70,8 @@ class ShardHost::Impl : public std::enable_shared_from_this<ShardHost::Impl> {
   std::unique_ptr<Shard> Stop();
 
   void Watch(nanoseconds passed) {
-    if (watch_.Hangs(queue_.step_at_hand(), passed)) {
+    // One that waits for another worker does not hang: its wait has an end of its own.
+    if (watch_.Hangs(queue_.held_up() ? 0 : queue_.step_at_hand(), passed)) {
       events_->OnStepHangs();
     }
   }

@@ -10,6 +10,10 @@ namespace {
 
 constexpr uint32_t kDefaultStepTimeoutMs = 10'000;
 
+milliseconds StepTimeoutOf(const v1::Load& load) {
+  return milliseconds(load.step_timeout_ms() == 0 ? kDefaultStepTimeoutMs : load.step_timeout_ms());
+}
+
 class Reporter : public ShardHostEvents {
  public:
   Reporter(std::shared_ptr<Outbox> out, std::function<void()> give_up,
@@ -54,7 +58,11 @@ class Reporter : public ShardHostEvents {
 }  // namespace
 
 StageTask::StageTask(StageId id, v1::Load load, uint64_t incarnation, std::shared_ptr<Outbox> out)
-    : id(id), load(std::move(load)), incarnation(incarnation), out(std::move(out)) {}
+    : id(id),
+      load(std::move(load)),
+      incarnation(incarnation),
+      out(std::move(out)),
+      seat_watch(StepTimeoutOf(this->load)) {}
 
 absl::Status StageTask::LoadAndHost(const LoadContext& context, const StageSurroundings& around) {
   LoadedStage stage;
@@ -132,6 +140,11 @@ std::shared_ptr<RankSeat> StageTask::Seat() {
   return seat;
 }
 
+bool StageTask::SeatHangs(nanoseconds passed) {
+  MutexLock lock(&mutex);
+  return seat != nullptr && seat_watch.Hangs(seat->call_at_hand(), passed);
+}
+
 std::shared_ptr<ShardHost> StageTask::Host() {
   MutexLock lock(&mutex);
   return host;
@@ -152,8 +165,7 @@ ShardHostConfig HostConfigOf(const v1::Load& load, StageSpec spec) {
   config.next_node = load.next_node();
   config.next_incarnation = load.next_incarnation();
   config.next_address = load.next_address();
-  config.step_timeout =
-      milliseconds(load.step_timeout_ms() == 0 ? kDefaultStepTimeoutMs : load.step_timeout_ms());
+  config.step_timeout = StepTimeoutOf(load);
   return config;
 }
 

@@ -15,6 +15,7 @@
 #include "worker/backend/shard.h"
 #include "worker/backend/stage.h"
 #include "worker/node/node_stages.h"
+#include "worker/node/step_watch.h"
 #include "worker/service/frame_link.h"
 #include "worker/service/outbox.h"
 #include "worker/service/rank_parts.h"
@@ -52,6 +53,8 @@ struct StageTask {
   std::shared_ptr<ShardHost> Host() STRATA_EXCLUDES(mutex);
   // Of a rank that follows, once it is loaded; else null.
   std::shared_ptr<RankSeat> Seat() STRATA_EXCLUDES(mutex);
+  // Whether a call of such a rank hangs (StepWatch). One thread.
+  bool SeatHangs(nanoseconds passed) STRATA_EXCLUDES(mutex);
 
   const StageId id;
   const v1::Load load;
@@ -60,6 +63,7 @@ struct StageTask {
   Cancellation cancel;
   LoadCounters counters;
   std::thread thread;  // Once loading began.
+  StepWatch seat_watch;
 
   Mutex mutex;
   bool ended STRATA_GUARDED_BY(mutex) = false;  // Loading has.

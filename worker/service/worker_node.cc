@@ -473,6 +473,11 @@ void WorkerNode::TickLoop() {
       if (const std::shared_ptr<ShardHost> host = task->Host()) {
         host->Watch(passed);
       }
+      if (task->SeatHangs(passed)) {
+        LogError({{"deployment", task->load.deployment()}},
+                 "a rank's call takes longer than the step timeout and may never end; giving up");
+        parts_.give_up();
+      }
     }
   }
 }

@@ -14,6 +14,7 @@
 
 #include "common/digest.h"
 #include "common/status.h"
+#include "tests/eventually.h"
 #include "tests/worker/backend/models/made_up_stage.h"
 #include "tests/worker/collective/turned_clock.h"
 #include "tests/worker/ranks/followed_stage.h"
@@ -329,6 +330,34 @@ TEST_F(LeaderShardTest, AFollowerThatIsLateIsNamed) {
   ExpectBroken(lost, "rank 2 (w2) did not come");
   stalled = false;  // It comes in the end, and hears that nobody waits any more.
   EXPECT_FALSE(stage->Ended(2).ok());
+}
+
+TEST_F(LeaderShardTest, WhileALateRankHoldsItsCallUpItSaysSo) {
+  std::atomic<bool> stalled{false};
+  TurnedClock clock;
+  FollowedOptions options = {.shares = {1, 1}};
+  options.clock = &clock;
+  options.timeout = milliseconds(3'600'000);
+  options.silence = milliseconds(3'600'000);
+  options.calls = [&](uint32_t, std::unique_ptr<RankChannel> channel) {
+    return std::make_unique<Stalling>(std::move(channel), &stalled);
+  };
+  const auto stage = Make(options);
+  EXPECT_TRUE(stage->leader()->WaitsForWorkers());
+  EXPECT_FALSE(stage->leader()->IsHeldUp());
+  ExpectTheSameBits(stage.get());
+  stalled = true;
+  absl::Status late;
+  std::thread step([&] { late = Step(stage.get()); });
+  for (int second = 0; second < 10; ++second) {
+    clock.Turn(milliseconds(1000));
+    EXPECT_TRUE(Eventually([&] { return stage->leader()->IsHeldUp(); }));
+  }
+  stalled = false;
+  step.join();
+  EXPECT_TRUE(late.ok()) << late;
+  clock.Turn(milliseconds(1000));
+  EXPECT_FALSE(stage->leader()->IsHeldUp());
 }
 
 // Its calls are in order, and it is at the step before: all ranks refuse.

@@ -41,6 +41,7 @@ class WatchedShard : public HashShard {
     std::vector<std::thread::id> threads;
     std::atomic<int> delay_us = 0;
     bool kv_lost = false;
+    bool waits_for_workers = false;
     StepClock clock;
   };
   WatchedShard(const StageSpec& spec, std::shared_ptr<Seen> seen)
@@ -55,6 +56,7 @@ class WatchedShard : public HashShard {
     return HashShard::Begin(batch);
   }
   bool TakeKvLost() override { return std::exchange(seen_->kv_lost, false); }
+  bool WaitsForWorkers() const override { return seen_->waits_for_workers; }
 
  private:
   const std::shared_ptr<Seen> seen_;
@@ -63,7 +65,10 @@ class WatchedShard : public HashShard {
 // One stage that is all of a model; the test's thread is the one that reads its link.
 class ComputeQueueTest : public ::testing::Test {
  protected:
-  ComputeQueueTest() {
+  ComputeQueueTest() { Make(); }
+
+  void Make() {
+    queue_ = nullptr;
     ShardRunnerConfig config;
     config.node = "node";
     config.deployment = kDeployment;
@@ -168,6 +173,17 @@ TEST_F(ComputeQueueTest, OnceStepsAreKnownToBeShortTheReaderComputesThem) {
     here = Here();
   }
   EXPECT_TRUE(here);
+}
+
+TEST_F(ComputeQueueTest, ShortStepsThatMayWaitForAnotherWorkerNeverHoldTheReaderUp) {
+  seen_->waits_for_workers = true;
+  Make();
+  for (int i = 1; i <= 200; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // As if it came over a link.
+    Add();
+    ASSERT_TRUE(WaitDone(i));
+    ASSERT_FALSE(Here());
+  }
 }
 
 TEST_F(ComputeQueueTest, SequencesWhoseKvIsLostAreDroppedByTheFence) {

@@ -79,6 +79,7 @@ class Events : public ShardHostEvents {
 struct Gate {
   Mutex mutex;
   std::atomic<int> came{0};
+  std::atomic<bool> holds_up{false};  // As another worker does.
 };
 class GatedShard : public HashShard {
  public:
@@ -88,6 +89,7 @@ class GatedShard : public HashShard {
     MutexLock lock(&gate_->mutex);
     return HashShard::Begin(batch);
   }
+  bool IsHeldUp() const override { return gate_->holds_up; }
 
  private:
   Gate* const gate_;
@@ -528,6 +530,37 @@ TEST_F(ShardHostTest, AStepThatHangsIsTold) {
     }
     EXPECT_TRUE(coordinator_->Wait([&] { return coordinator_->results.size() > results; }));
   }
+}
+
+TEST_F(ShardHostTest, AStepThatAnotherWorkerHoldsUpDoesNotHang) {
+  constexpr milliseconds kTimeout = kGiveUpAfter;
+  Start(kTimeout);
+  ASSERT_TRUE(Begin(kEpoch));
+  const auto hangs = [this] {
+    MutexLock lock(&coordinator_->mutex);
+    return coordinator_->hangs;
+  };
+  const std::vector<uint32_t> ids = {1, 2, 3};
+  {
+    MutexLock closed(&gate_.mutex);
+    const int before = gate_.came;
+    ASSERT_TRUE(
+        first_link_->Send(Frame(kEpoch, 1, {testing::Item(testing::Name("a", 1), ids, 0, 3)}))
+            .ok());
+    EXPECT_TRUE(coordinator_->Wait([&] { return gate_.came > before; }));
+    hosts_[0]->Watch(kTimeout / 2);
+    gate_.holds_up = true;
+    hosts_[0]->Watch(2 * kTimeout);
+    hosts_[0]->Watch(2 * kTimeout);
+    EXPECT_EQ(hangs(), 0);
+    gate_.holds_up = false;
+    hosts_[0]->Watch(0 * kTimeout);  // From here on.
+    hosts_[0]->Watch(kTimeout / 4 * 3);
+    EXPECT_EQ(hangs(), 0);
+    hosts_[0]->Watch(kTimeout / 4);
+    EXPECT_EQ(hangs(), 1);
+  }
+  EXPECT_TRUE(coordinator_->Wait([&] { return !coordinator_->results.empty(); }));
 }
 
 TEST_F(ShardHostTest, LinksOfOtherStagesAndEpochsAreRefused) {

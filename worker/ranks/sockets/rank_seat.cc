@@ -41,8 +41,19 @@ void RankSeat::End(const absl::Status& why) {
     epoch_->stopped = true;
     epoch_->follower.Stop(why);
     epoch_->thread.join();
+    Watch(nullptr);
     epoch_ = nullptr;
   }
+}
+
+void RankSeat::Watch(std::shared_ptr<Epoch> epoch) {
+  MutexLock lock(&watch_mutex_);
+  watched_ = std::move(epoch);
+}
+
+uint64_t RankSeat::call_at_hand() const {
+  MutexLock lock(&watch_mutex_);
+  return watched_ != nullptr ? watched_->follower.call_at_hand() : 0;
 }
 
 void RankSeat::Log(const absl::Status& status) const {
@@ -67,10 +78,11 @@ absl::StatusOr<uint16_t> RankSeat::Join(const RankToJoin& join) {
   }
   End(absl::CancelledError("the ranks are joined anew"));
   last_epoch_ = join.epoch;
-  auto epoch = std::make_unique<Epoch>(shard_.get(), spec_, config_);
+  auto epoch = std::make_shared<Epoch>(shard_.get(), spec_, config_);
   ASSIGN_OR_RETURN(epoch->listener, RankListener::Open(config_.host, 0));
   const uint16_t port = epoch->listener->port();
   epoch_ = std::move(epoch);
+  Watch(epoch_);
   epoch_->thread = std::thread([this, join, epoch = epoch_.get()] {
     ExpectedRanks expected(join.secret, join.epoch, join.rank, join.ranks);
     const auto connect = [&]() -> absl::Status {

@@ -38,12 +38,15 @@ class RankSeat {
   // rank, or without the addresses of the lower ones; FAILED_PRECONDITION (RANK_JOIN): of an epoch
   // that is not above all before it; UNAVAILABLE (RANK_LISTEN). Any thread.
   absl::StatusOr<uint16_t> Join(const RankToJoin& join);
+  // RankFollower::call_at_hand. Any thread, and never waits for a call.
+  uint64_t call_at_hand() const;
   // That the rank takes.
   uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
   struct Epoch;
   void End(const absl::Status& why) STRATA_REQUIRES(mutex_);
+  void Watch(std::shared_ptr<Epoch> epoch);
   void Log(const absl::Status& status) const;
 
   const std::unique_ptr<RankShard> shard_;
@@ -52,7 +55,10 @@ class RankSeat {
   const RankSeatConfig config_;
   Mutex mutex_;
   uint64_t last_epoch_ STRATA_GUARDED_BY(mutex_) = 0;
-  std::unique_ptr<Epoch> epoch_ STRATA_GUARDED_BY(mutex_);  // Null: none.
+  std::shared_ptr<Epoch> epoch_ STRATA_GUARDED_BY(mutex_);  // Null: none.
+  // The same, and not held while an epoch ends.
+  mutable Mutex watch_mutex_;
+  std::shared_ptr<Epoch> watched_ STRATA_GUARDED_BY(watch_mutex_);
 };
 
 }  // namespace strata

@@ -4,20 +4,24 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/mutex.h"
 #include "common/status.h"
 #include "tests/eventually.h"
 #include "tests/worker/backend/models/made_up_stage.h"
 #include "tests/worker/collective/turned_clock.h"
 #include "tests/worker/ranks/followed_stage.h"
 #include "worker/ranks/leader_shard.h"
+#include "worker/ranks/rank_call.h"
 #include "worker/ranks/sockets/rank_sockets.h"
 
 namespace strata::testing {
@@ -25,6 +29,62 @@ namespace {
 
 constexpr RankSecret kSecret = {3, 1, 4};
 constexpr milliseconds kDial(kGiveUpAfter);
+
+// Whose calls do nothing, but that of ResizeKv waits as long as the gate is closed.
+struct Gate {
+  Mutex mutex;
+  std::atomic<bool> came = false;
+};
+class GatedRank : public RankShard {
+ public:
+  GatedRank(const StageSpec* spec, Gate* gate) : calls_(spec), gate_(*gate) {}
+
+  void Connect(std::unique_ptr<Collective> collective, uint64_t /*epoch*/) override {
+    collective_ = std::move(collective);
+  }
+  void Abort(const absl::Status& why) override { collective_->Abort(why); }
+  absl::Status ShareResidual() override { return absl::OkStatus(); }
+  absl::Status GatherLogits(std::span<float> /*logits*/) override { return absl::OkStatus(); }
+  absl::Status GatherBytes(uint8_t* row, std::span<const ByteColumns> columns) override {
+    return collective_->Gather({}, {row, 1, columns.back().end, columns});
+  }
+  void ForPageParts(
+      uint32_t /*group*/,
+      const std::function<void(size_t, size_t, size_t, size_t)>& /*copy*/) const override {}
+  const ShardCalls& calls() const override { return calls_; }
+  const Batch& batch() const override { return batch_; }
+  absl::Status Begin(const Batch& /*batch*/) override { return absl::OkStatus(); }
+  absl::Status Embed() override { return absl::OkStatus(); }
+  absl::Status EmbedInputs(std::span<const uint32_t> /*rows*/,
+                           std::span<const float> /*values*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status SetResidual(std::span<const float> /*values*/) override { return absl::OkStatus(); }
+  absl::Status Attention(uint32_t /*layer*/) override { return absl::OkStatus(); }
+  absl::Status AttentionOfSome(uint32_t /*layer*/, std::span<const uint32_t> /*rows*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status Mlp(uint32_t /*layer*/) override { return absl::OkStatus(); }
+  absl::Status ReadResidual(std::span<float> /*out*/) override { return absl::OkStatus(); }
+  absl::Status Head(std::span<const uint32_t> /*rows*/) override { return absl::OkStatus(); }
+  absl::Status ReadLogits(std::span<float> /*out*/) override { return absl::OkStatus(); }
+  absl::Status CopyPage(uint32_t /*group*/, PageId /*from*/, PageId /*to*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status ResizeKv(std::span<const uint64_t> /*pages*/) override {
+    gate_.came = true;
+    MutexLock open(&gate_.mutex);
+    return absl::OkStatus();
+  }
+  uint64_t MemoryBytes() const override { return 0; }
+  uint64_t StepReadBytes() const override { return 0; }
+
+ private:
+  const ShardCalls calls_;
+  const Batch batch_ = {};
+  Gate& gate_;
+  std::unique_ptr<Collective> collective_;
+};
 
 class RankSeatTest : public ::testing::Test {
  protected:
@@ -79,7 +139,7 @@ class RankSeatTest : public ::testing::Test {
     return values;
   }
 
-  const TurnedClock clock_;  // Stands still.
+  TurnedClock clock_;  // Stands still, where a test does not turn it.
   RankWire wire_ = RankWire::kPlain;
   const MadeUpModel model_{{.heads = 6, .kv_heads = 2}};
   const MadeUpStage stage_ = WholeModel(model_);
@@ -116,6 +176,38 @@ TEST_F(RankSeatTest, ASeatThatEndsBreaksTheStage) {
   const absl::Status lost = Step(leader_.get()).status();
   EXPECT_EQ(ReasonOf(lost), kRanksBroken) << lost;
   EXPECT_NE(lost.message().find("rank 2 (w2)"), std::string::npos) << lost;
+}
+
+TEST_F(RankSeatTest, ACallThatIsComputedIsSeenAndOneThatWaitsForAnotherRankIsNot) {
+  Gate gate;
+  const RankTimes times = {.clock = &clock_,
+                           .timeout = kDial,
+                           .silence = kDial,
+                           .pause = [](uint64_t) { std::this_thread::yield(); },
+                           .names = {"w0", "w1"}};
+  RankSeat seat(std::make_unique<GatedRank>(&stage_.spec, &gate), stage_.spec,
+                {.rank = 1, .times = times, .host = "127.0.0.1", .log = nullptr});
+  EXPECT_EQ(seat.call_at_hand(), 0u);
+  auto leader = JoinFollowers(
+      kSecret, 1, 2, wire_,
+      [&](const RankToJoin& join) -> absl::StatusOr<RankAddress> {
+        ASSIGN_OR_RETURN(const uint16_t port, seat.Join(join));
+        return RankAddress{.host = "127.0.0.1", .port = port};
+      },
+      kDial);
+  ASSERT_TRUE(leader.ok()) << leader.status();
+  {
+    MutexLock closed(&gate.mutex);
+    std::vector<uint8_t> frame;
+    const std::vector<uint64_t> pages(stage_.spec.kv_pages.size());
+    EncodeRankCall({.kind = RankCallKind::kResizeKv, .kv_pages = pages}, 1, 1, &frame);
+    ASSERT_EQ(leader->calls[1]->Send(frame).value(), frame.size());
+    ASSERT_TRUE(Eventually([&] { return gate.came.load(); }));
+    clock_.Turn(milliseconds(1000));  // It waited for the call.
+    EXPECT_EQ(seat.call_at_hand(), 1u);
+  }
+  // Its answer is gathered.
+  EXPECT_TRUE(Eventually([&] { return seat.call_at_hand() == 0; }));
 }
 
 TEST_F(RankSeatTest, KvIsLostWhereRanksAreJoinedAnewAndKeptElse) {
