@@ -7,7 +7,6 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "common/limits.h"
 #include "worker/collective/collective.h"
 
 namespace strata {
@@ -20,8 +19,9 @@ enum class RankFrameKind : uint32_t {
 };
 
 inline constexpr size_t kRankFrameHeadBytes = 64;
-// Behind one head: no more than an activations frame has.
-inline constexpr uint64_t kMaxRankFrameBytes = kMaxFrameBytes;
+// Behind one head. Far more than a step gathers: a rank takes memory for what it expects itself,
+// and refuses a head that says another number.
+inline constexpr uint64_t kMaxRankFrameBytes = uint64_t{1} << 36;
 // Of an abort, which is text.
 inline constexpr uint64_t kMaxAbortBytes = 1024;
 

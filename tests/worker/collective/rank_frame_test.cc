@@ -63,6 +63,16 @@ TEST(RankFrameTest, AHeadWithMoreBytesThanItsKindHasIsRefused) {
   EXPECT_FALSE(with(static_cast<RankFrameKind>(5), 0));
 }
 
+// Of 4096 rows what experts compute between their matrices, say.
+TEST(RankFrameTest, AHeadMayHaveMoreBehindItThanActivationsBetweenStagesTake) {
+  RankFrameHead head = kHead;
+  head.kind = RankFrameKind::kGather;
+  head.bytes = uint64_t{4096} * 8 * 14336 * sizeof(float);
+  const auto read = DecodeRankFrameHead(Encoded(head));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->bytes, head.bytes);
+}
+
 TEST(RankFrameTest, OtherColumnsHaveAnotherShape) {
   const std::vector<ByteColumns> columns = {{0, 64}, {64, 128}};
   EXPECT_EQ(ShapeOf(columns), ShapeOf(std::vector<ByteColumns>{{0, 64}, {64, 128}}));
