@@ -9,6 +9,8 @@
 namespace strata {
 namespace {
 
+// Of a stage's worker to which another one is lost: docs/internals/ranks.md.
+constexpr char kRanksBroken[] = "RANKS_BROKEN";
 constexpr nanoseconds kFirstBackoff = milliseconds(50);
 constexpr nanoseconds kMostBackoff = std::chrono::seconds(5);
 
@@ -159,8 +161,11 @@ void Fence::Resume(uint64_t epoch, TimePoint now) {
   state_ = Fencing{now + step_timeout_};
 }
 
-absl::Status Fence::DownStatus(const std::vector<std::string>& missing) const {
+absl::Status Fence::DownStatus(const std::vector<std::string>& unfenced) const {
   const v1::ErrorDetail cause = DetailOf(last_fault_);
+  // Who cannot join the ranks of its stage answers, and says which node is the cause.
+  const bool says = cause.reason() == kRanksBroken && !cause.node().empty();
+  const std::vector<std::string> missing = says ? std::vector<std::string>() : unfenced;
   std::string message = "the pipeline is down";
   if (!missing.empty()) {
     message += (missing.size() == 1 ? ": node " : ": nodes ") + QuotedNames(missing) +

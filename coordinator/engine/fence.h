@@ -96,9 +96,9 @@ class Fence {
   void Resume(uint64_t epoch, TimePoint now);
   void Stop() { state_ = Stopped{}; }
 
-  // What sessions are failed and refused with. `missing`: as of GiveUpFence, of the fence that is
+  // What sessions are failed and refused with. `unfenced`: as of GiveUpFence, of the fence that is
   // waited for.
-  absl::Status DownStatus(const std::vector<std::string>& missing) const;
+  absl::Status DownStatus(const std::vector<std::string>& unfenced) const;
 
  private:
   struct New {};

@@ -4,9 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/check.h"
@@ -48,7 +50,7 @@ class ChannelCollective : public Collective {
     {
       MutexLock lock(&mutex_);
       if (why_.ok()) {
-        why_ = Aborted(rank_, why.message());
+        why_ = Aborted(rank_, CauseOf(why).value_or(rank_), why.message());
         broken_.store(true);
       }
     }
@@ -98,9 +100,22 @@ class ChannelCollective : public Collective {
                                   : absl::StrCat("rank ", rank, " (", options_.names[rank], ")");
   }
 
-  absl::Status Aborted(size_t rank, absl::string_view why) const {
-    return Error(absl::StatusCode::kAborted, kCollectiveAborted,
-                 absl::StrCat(NameOf(rank), " gave up: ", std::string(why)));
+  // Which rank an error says is its cause.
+  std::optional<uint32_t> CauseOf(const absl::Status& status) const {
+    const v1::ErrorDetail detail = DetailOf(status);
+    const auto fact = detail.facts().find(kRankFact);
+    uint32_t rank = 0;
+    const bool said = fact != detail.facts().end() && absl::SimpleAtoi(fact->second, &rank);
+    return said && rank < ranks() ? std::optional<uint32_t>(rank) : std::nullopt;
+  }
+  absl::Status Because(uint32_t rank, Error error) const {
+    return std::move(error)
+        .Node(options_.names.empty() ? std::string() : options_.names[rank])
+        .Fact(kRankFact, uint64_t{rank});
+  }
+  absl::Status Aborted(uint32_t rank, uint32_t cause, absl::string_view why) const {
+    return Because(cause, Error(absl::StatusCode::kAborted, kCollectiveAborted,
+                                absl::StrCat(NameOf(rank), " gave up: ", std::string(why))));
   }
 
   absl::Status Exchange(RankFrameKind kind, const CollectivePoint& point, const GatheredRows& rows)
@@ -180,7 +195,7 @@ class ChannelCollective : public Collective {
                   : std::span<const uint8_t>(packed_).subspan(peer.sent - kRankFrameHeadBytes);
       const absl::StatusOr<size_t> taken = peer.channel->Send(left);
       if (!taken.ok()) {
-        return Aborted(other, taken.status().message());
+        return Aborted(other, other, taken.status().message());
       }
       if (*taken == 0) {
         break;
@@ -215,7 +230,7 @@ class ChannelCollective : public Collective {
     if (!left.empty()) {
       const absl::StatusOr<size_t> filled = peer.channel->Receive(left);
       if (!filled.ok()) {
-        return Aborted(other, filled.status().message());
+        return Aborted(other, other, filled.status().message());
       }
       if (*filled == 0) {
         return false;
@@ -264,8 +279,10 @@ class ChannelCollective : public Collective {
           absl::StrCat("what ", NameOf(other), " sent for ", PointText(head.point), " is damaged"));
     }
     if (peer.aborts) {
-      return Aborted(other, absl::string_view(reinterpret_cast<const char*>(peer.bytes.data()),
-                                              peer.bytes.size()));
+      const bool says = head.rows > 0 && head.rows <= ranks();
+      return Aborted(
+          other, says ? static_cast<uint32_t>(head.rows - 1) : other,
+          absl::string_view(reinterpret_cast<const char*>(peer.bytes.data()), peer.bytes.size()));
     }
     if (!peer.bytes.empty()) {
       const auto before = std::count_if(peers_.begin(), peers_.end(), [](const Peer& one) {
@@ -285,16 +302,22 @@ class ChannelCollective : public Collective {
   }
 
   absl::Status Late(const CollectivePoint& point) STRATA_REQUIRES(io_mutex_) {
-    const auto missing =
+    auto late =
         std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.done; });
+    const bool came = late == peers_.end();
+    if (came) {
+      late = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
+        return peer.channel != nullptr && !peer.all_sent();
+      });
+    }
+    const auto rank = static_cast<uint32_t>(late - peers_.begin());
     const auto ms = options_.timeout / milliseconds(1);
-    const std::string what =
-        missing == peers_.end()
-            ? "no other rank took what was sent for "
-            : absl::StrCat(NameOf(missing - peers_.begin()), " did not come to ");
-    return Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
-                 absl::StrCat(what, PointText(point), " within ", ms, " ms"))
-        .Limit(absl::StrCat("wait_ms=", ms));
+    return Because(
+        rank, Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
+                    absl::StrCat(NameOf(rank),
+                                 came ? " did not take what was sent for " : " did not come to ",
+                                 PointText(point), " within ", ms, " ms"))
+                  .Limit(absl::StrCat("wait_ms=", ms)));
   }
 
   absl::Status Broken() {
@@ -321,10 +344,13 @@ class ChannelCollective : public Collective {
     if (std::exchange(told_, true)) {
       return;
     }
-    const std::string text(Broken().message().substr(0, kMaxAbortBytes));
+    const absl::Status why = Broken();
+    const std::string text(why.message().substr(0, kMaxAbortBytes));
+    const std::optional<uint32_t> cause = CauseOf(why);
     const RankFrameHead head = {.kind = RankFrameKind::kAbort,
                                 .rank = rank_,
                                 .point = {},
+                                .rows = cause ? uint64_t{*cause} + 1 : 0,
                                 .bytes = text.size(),
                                 .crc = Crc32c(0, text.data(), text.size())};
     std::array<uint8_t, kRankFrameHeadBytes> bytes;

@@ -20,6 +20,8 @@ inline constexpr char kCollectiveTimeout[] = "COLLECTIVE_TIMEOUT";
 inline constexpr char kCollectiveAborted[] = "COLLECTIVE_ABORTED";
 // What a rank of another process sent is damaged.
 inline constexpr char kRankFrame[] = "RANK_FRAME";
+// The fact of such an error that says which rank is the cause, where that is known.
+inline constexpr char kRankFact[] = "rank";
 
 // Where in its work a rank is when it calls: the same for all ranks, or the call is refused.
 struct CollectivePoint {

@@ -29,7 +29,7 @@ struct RankFrameHead {
   RankFrameKind kind = RankFrameKind::kBarrier;
   uint32_t rank = 0;  // Who sends it.
   CollectivePoint point;
-  uint64_t rows = 0;
+  uint64_t rows = 0;   // Of an abort: the rank that is its cause, and 1; 0: not known.
   uint32_t shape = 0;  // ShapeOf the gathered columns.
   uint64_t bytes = 0;  // That follow.
   uint32_t crc = 0;    // CRC-32C of them.

@@ -62,6 +62,7 @@ absl::Status LeaderShard::BeginEpoch(uint64_t epoch) {
   if (!channels.ok()) {
     return Error(absl::StatusCode::kUnavailable, kRanksBroken,
                  absl::StrCat("a rank of the stage does not join: ", channels.status().message()))
+        .Node(DetailOf(channels.status()).node())
         .Fact("cause", ReasonOf(channels.status()));
   }
   Join(*std::move(channels));
@@ -106,14 +107,25 @@ void LeaderShard::SetBroken(const absl::Status& why) {
   own_->Abort(why);  // Not while Join connects: there is no epoch then.
   broken_ = Error(absl::StatusCode::kUnavailable, kRanksBroken,
                   absl::StrCat("the stage lost a rank: ", why.message()))
+                .Node(DetailOf(why).node())
                 .Fact("cause", ReasonOf(why));
   calls_.clear();
 }
 
 absl::Status LeaderShard::BreakAsHeard(const absl::Status& why) {
+  if (ReasonOf(why) == kCollectiveTimeout) {
+    return Break(why);
+  }
   const std::vector<ByteColumns> nothing(ranks_);
   const absl::Status heard = own_->GatherBytes(nullptr, nothing);
-  return Break(heard.ok() ? why : heard);
+  return Break(ReasonOf(heard) == kCollectiveAborted ? heard : why);
+}
+
+absl::Status LeaderShard::Of(uint32_t rank, const absl::Status& error) const {
+  v1::ErrorDetail detail = DetailOf(error);
+  detail.set_node(times_.names[rank]);
+  (*detail.mutable_facts())[kRankFact] = absl::StrCat(rank);
+  return Annotate(StatusOf(detail), absl::StrCat("rank ", rank, " (", times_.names[rank], ")"));
 }
 
 absl::Status LeaderShard::Send(const std::function<RankCall(uint32_t)>& call) {
@@ -144,7 +156,7 @@ absl::Status LeaderShard::SendFrame(const std::function<RankCall(uint32_t)>& cal
       }
       const absl::StatusOr<size_t> taken = calls_[rank]->Send(left);
       if (!taken.ok()) {
-        return Annotate(taken.status(), absl::StrCat("rank ", rank, " (", times_.names[rank], ")"));
+        return Of(rank, taken.status());
       }
       sent[rank] += *taken;
       moved = moved || *taken > 0;
@@ -156,10 +168,9 @@ absl::Status LeaderShard::SendFrame(const std::function<RankCall(uint32_t)>& cal
     idle = moved ? 0 : idle + 1;
     if (idle > 0 && times_.clock->Now() >= deadline) {
       const auto ms = times_.timeout / milliseconds(1);
-      return Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
-                   absl::StrCat("rank ", waits_for, " (", times_.names[waits_for],
-                                ") did not take a call within ", ms, " ms"))
-          .Limit(absl::StrCat("wait_ms=", ms));
+      return Of(waits_for, Error(absl::StatusCode::kDeadlineExceeded, kCollectiveTimeout,
+                                 absl::StrCat("it did not take a call within ", ms, " ms"))
+                               .Limit(absl::StrCat("wait_ms=", ms)));
     }
     if (idle > 0 && times_.pause) {
       times_.pause(idle);
@@ -264,9 +275,7 @@ absl::Status LeaderShard::Answered(const absl::Status& own) {
   }
   for (uint32_t rank = 0; rank < ranks_; ++rank) {
     if (const absl::Status& answer = (*answers)[rank]; !answer.ok()) {
-      return rank == kOwn
-                 ? answer
-                 : Annotate(answer, absl::StrCat("rank ", rank, " (", times_.names[rank], ")"));
+      return rank == kOwn ? answer : Of(rank, answer);
     }
   }
   return absl::OkStatus();

@@ -76,6 +76,8 @@ class LeaderShard : public Shard {
   void SetBroken(const absl::Status& why) STRATA_REQUIRES(mutex_);
   // The same of a rank that takes no more calls, which may have said why.
   absl::Status BreakAsHeard(const absl::Status& why);
+  // The error, by that rank's node.
+  absl::Status Of(uint32_t rank, const absl::Status& error) const;
   // The call as it goes to each rank.
   absl::Status Send(const std::function<RankCall(uint32_t rank)>& call);
   absl::Status Send(const RankCall& call) {

@@ -324,7 +324,9 @@ void ShardRunner::Impl::FinishRun(uint64_t step, ItemRun* run) {
 v1::ErrorDetail ShardRunner::Impl::Detail(const absl::Status& status,
                                           const std::string& request_id) const {
   v1::ErrorDetail detail = DetailOf(status);
-  detail.set_node(config_.node);
+  if (detail.reason() != kRanksBroken || detail.node().empty()) {  // It names the lost rank's.
+    detail.set_node(config_.node);
+  }
   detail.set_request_id(request_id);
   return detail;
 }

@@ -58,9 +58,13 @@ std::unique_ptr<Shard> MakeLeader(const v1::Load& load, std::unique_ptr<RankShar
         [&](const RankToJoin& to) -> absl::StatusOr<RankAddress> {
           const RankPeer& peer = peers[to.rank];
           auto address = ask(peer, deployment, to);
-          return address.ok() ? std::move(address)
-                              : Annotate(address.status(), "rank " + std::to_string(to.rank) +
-                                                               " on node '" + peer.node + "'");
+          if (address.ok()) {
+            return address;
+          }
+          v1::ErrorDetail detail = DetailOf(address.status());
+          detail.set_node(peer.node);
+          return Annotate(StatusOf(detail),
+                          "rank " + std::to_string(to.rank) + " on node '" + peer.node + "'");
         },
         kDialTimeout);
   };

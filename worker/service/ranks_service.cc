@@ -151,7 +151,8 @@ absl::StatusOr<RankAddress> AskToJoin(const Transport& transport, const RankPeer
                  "node '" + peer.node + "' answers with no port to connect to")
         .Node(peer.node);
   }
-  return RankAddress{dialled.host, static_cast<uint16_t>(response.port())};
+  return RankAddress{
+      .host = dialled.host, .port = static_cast<uint16_t>(response.port()), .node = peer.node};
 }
 
 }  // namespace strata

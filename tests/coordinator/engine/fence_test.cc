@@ -158,5 +158,15 @@ TEST_F(FenceTest, WhoIsRefusedIsToldWhatIsMissing) {
   EXPECT_EQ(missing.node(), "b") << "whose acknowledgement the other one waits for";
 }
 
+TEST_F(FenceTest, ARankThatIsLostIsToBlameAndNotWhoSaysSo) {
+  Run();
+  fence_.NoteFault(
+      Error(absl::StatusCode::kUnavailable, "RANKS_BROKEN", "rank 1 does not join").Node("c"),
+      AtMs(0), AtMs(0));
+  const v1::ErrorDetail down = DetailOf(fence_.DownStatus({"a"}));
+  EXPECT_EQ(down.message(), "the pipeline is down: rank 1 does not join");
+  EXPECT_EQ(down.node(), "c");
+}
+
 }  // namespace
 }  // namespace strata

@@ -209,6 +209,25 @@ TEST_F(ChannelCollectiveTest, AnAbortIsHeardByThoseWhoWaitAndThoseWhoCome) {
   EXPECT_NE(statuses[2].message().find("rank 2 gave up: its memory is gone"), std::string::npos);
 }
 
+TEST_F(ChannelCollectiveTest, WhoHearsOfAnAbortHearsWhichRankIsTheCause) {
+  for (const bool says : {false, true}) {
+    Channels channels = OverSockets(3);
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      ends_.push_back(MakeChannelCollective(rank, std::move(channels[rank]),
+                                            {.clock = &clock_, .names = {"w0", "w1", "w2"}}));
+    }
+    ends_[2]->Abort(says ? absl::Status(Error(absl::StatusCode::kUnavailable, "RANK_GONE", "gone")
+                                            .Fact(kRankFact, uint64_t{1}))
+                         : absl::DataLossError("its memory is gone"));
+    for (const uint32_t hears : {2u, 0u}) {
+      const v1::ErrorDetail heard = DetailOf(ends_[hears]->Barrier({1, 1, 1}));
+      EXPECT_EQ(heard.node(), says ? "w1" : "w2") << hears;
+      EXPECT_EQ(heard.facts().at(kRankFact), says ? "1" : "2") << hears;
+    }
+    ends_.clear();
+  }
+}
+
 TEST_F(ChannelCollectiveTest, AnAbortWhileARankWaitsEndsItsWait) {
   Make(InMemory(2, &pipes_));
   std::thread waits([&] { EXPECT_EQ(ReasonOf(ends_[0]->Barrier({1, 1, 1})), kCollectiveAborted); });
@@ -285,6 +304,7 @@ TEST_F(ChannelCollectiveTest, ARankThatNeverComesIsNamedOnceTheTimeHasPassed) {
   EXPECT_NE(status.message().find("rank 1 did not come to call 3 of step 5 of epoch 1"),
             std::string::npos)
       << status;
+  EXPECT_EQ(DetailOf(status).facts().at(kRankFact), "1");
   // What the other one had sent is there, and behind it that it gave up.
   EXPECT_TRUE(ends_[1]->Barrier({1, 5, 3}).ok());
   const absl::Status next = ends_[1]->Barrier({1, 5, 4});

@@ -300,6 +300,7 @@ TEST_F(LeaderShardTest, AFollowerThatDiesIsNamedAndANewEpochGoesOn) {
   dead = true;
   const absl::Status lost = Step(stage.get());
   ExpectBroken(lost, "rank 1 (w1)");
+  EXPECT_EQ(DetailOf(lost).node(), "w1");
   EXPECT_EQ(Step(stage.get()), lost);
   EXPECT_EQ(stage->leader()->ResizeKv(std::vector<uint64_t>{64}), lost);
   EXPECT_FALSE(stage->Ended(1).ok());
@@ -328,8 +329,29 @@ TEST_F(LeaderShardTest, AFollowerThatIsLateIsNamed) {
   absl::Status lost;
   WhileTurning(&clock, [&] { lost = Step(stage.get()); });
   ExpectBroken(lost, "rank 2 (w2) did not come");
+  EXPECT_EQ(DetailOf(lost).node(), "w2");
   stalled = false;  // It comes in the end, and hears that nobody waits any more.
   EXPECT_FALSE(stage->Ended(2).ok());
+}
+
+TEST_F(LeaderShardTest, AFollowerThatTakesNoCallIsNamedAndNotOneThatDoes) {
+  std::atomic<bool> stalled{true};
+  TurnedClock clock;
+  FollowedOptions options = {.shares = {1, 1, 1}, .pair = [] { return MemoryPair(64); }};
+  options.clock = &clock;
+  options.timeout = milliseconds(1000);
+  options.silence = milliseconds(3'600'000);
+  options.calls = [&](uint32_t rank,
+                      std::unique_ptr<RankChannel> channel) -> std::unique_ptr<RankChannel> {
+    return rank != 2 ? std::move(channel)
+                     : std::make_unique<Stalling>(std::move(channel), &stalled);
+  };
+  const auto stage = Make(options);
+  absl::Status lost;
+  WhileTurning(&clock, [&] { lost = Step(stage.get()); });
+  ExpectBroken(lost, "rank 2 (w2): it did not take a call within 1000 ms");
+  EXPECT_EQ(DetailOf(lost).node(), "w2");
+  stalled = false;
 }
 
 TEST_F(LeaderShardTest, WhileALateRankHoldsItsCallUpItSaysSo) {

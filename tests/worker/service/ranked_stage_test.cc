@@ -99,11 +99,13 @@ TEST_F(RankedStageTest, AFollowerThatIsLostIsAFaultOfTheStage) {
           .link_fault();
   EXPECT_EQ(fault.error().reason(), "RANKS_BROKEN") << fault.DebugString();
   EXPECT_THAT(fault.error().message(), HasSubstr("rank 1 (w1)"));
+  EXPECT_EQ(fault.error().node(), "w1");
   // It is not there for the next epoch either.
   Fence(&coordinator, "w0", 4);
   const v1::FenceAck ack = WaitFenced(&coordinator, "w0");
   ASSERT_TRUE(ack.has_error());
   EXPECT_THAT(ack.error().message(), HasSubstr("w1"));
+  EXPECT_EQ(ack.error().node(), "w1");
 }
 
 TEST_F(RankedStageTest, AnEpochDoesNotBeginWithoutARank) {

@@ -1,5 +1,6 @@
 #include "worker/ranks/sockets/join_followers.h"
 
+#include <memory>
 #include <utility>
 
 #include "common/status.h"
@@ -23,10 +24,16 @@ absl::StatusOr<RankChannels> JoinFollowers(const RankSecret& secret, uint64_t ep
   channels.calls.resize(ranks);
   for (uint32_t rank = 1; rank < ranks; ++rank) {
     const RankAddress& address = addresses[rank - 1];
-    const auto dial = [&](RankConnection use) {
-      return DialRank(address.host, address.port,
-                      {.secret = secret, .epoch = epoch, .from = 0, .to = rank, .use = use}, wire,
-                      timeout);
+    const auto dial = [&](RankConnection use) -> absl::StatusOr<std::unique_ptr<RankChannel>> {
+      auto channel = DialRank(address.host, address.port,
+                              {.secret = secret, .epoch = epoch, .from = 0, .to = rank, .use = use},
+                              wire, timeout);
+      if (channel.ok()) {
+        return channel;
+      }
+      v1::ErrorDetail detail = DetailOf(channel.status());
+      detail.set_node(address.node);
+      return StatusOf(detail);
     };
     ASSIGN_OR_RETURN(channels.gathers[rank], dial(RankConnection::kGathers));
     ASSIGN_OR_RETURN(channels.calls[rank], dial(RankConnection::kCalls));

@@ -19,6 +19,7 @@ namespace strata {
 struct RankAddress {
   std::string host;
   uint16_t port = 0;
+  std::string node = {};  // Its worker's, for errors; may be empty.
 };
 
 // What a follower is asked.
