@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import itertools
+import pathlib
 import re
+import socket
 
 import pytest
 
@@ -243,6 +245,31 @@ def test_what_ranks_cannot_be_is_refused_with_what_to_do(tmp_path):
         assert "SHARE" in refused("--layers", f"w0=2:0-{last}", status=2)
         assert "SHARE" in refused("--layers", f"w0=0+w1=1:0-{last}", status=2)
         assert "--ranks" in refused("--ranks", "9", status=2)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def connected_ports():
+    """Local ports of this machine at which connections stand."""
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "01"}
+
+
+def test_followers_listen_where_they_are_told(tmp_path):
+    ports = {name: free_port() for name in ("w0", "w1", "w2")}
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        for name, port in ports.items():
+            c.start_worker(name, "--ranks-listen", f"127.0.0.1:{port}")
+        c.run("model", "add", GOLDEN / "models" / "llama", "--name", "llama")
+        for nodes in ("w0+w1+w2", "w0+w2+w1"):  # Joined anew at the same ports.
+            c.run("model", "load", "llama", "--layers", f"{nodes}:0-{LLAMA_LAYERS - 1}")
+            expect_golden(c, "llama", served_cases("llama")[0][:1])
+            assert {ports["w1"], ports["w2"]} <= connected_ports()
+        refused = c.start_worker("w3", "--ranks-listen", f"127.0.0.1:{c.address.split(':')[1]}", wait=False)
+        assert refused.wait() == 1 and "--ranks-listen" in refused.text()
 
 
 def test_ranks_of_a_cluster_with_certificates_give_the_golden_ids(tmp_path):

@@ -82,6 +82,7 @@ std::shared_ptr<RankSeat> MakeSeat(const v1::Load& load, std::unique_ptr<RankSha
                                     RankSeatConfig{.rank = load.ranks().rank(),
                                                    .times = TimesOf(load, clock),
                                                    .host = around.host,
+                                                   .port = around.port,
                                                    .wire = around.wire,
                                                    .log = log});
 }

@@ -27,6 +27,7 @@ struct RankPeer {
 // What ranks need of the process.
 struct RankSurroundings {
   std::string host = {};  // Where followers listen for other ranks.
+  uint16_t port = 0;      // 0: at any that is free.
   RankWire wire = RankWire::kPlain;
   // Asks a follower's worker to join (AskToJoin). Any thread.
   std::function<absl::StatusOr<RankAddress>(const RankPeer& peer, uint64_t deployment,

@@ -105,6 +105,10 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
   flags.Text("metrics-listen", &options->metrics_listen,
              "Where Prometheus reads /metrics (HTTP, no authentication), ADDR:PORT; port 0 picks a "
              "free one. Default: nowhere");
+  flags.Text("ranks-listen", &options->ranks_listen,
+             "Where the other ranks of a stage that several workers compute together connect, "
+             "ADDR:PORT, at the host that is dialled; port 0 picks a free one for each stage. "
+             "Default: the address of --listen, port 0");
   flags.Text("tls-dir", &options->security.tls_dir,
              "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
   flags.Duration(
@@ -144,6 +148,9 @@ absl::Status CompleteWorkerOptions(const char* (*get_env)(const char*), WorkerOp
   }
   if (!options->listen.empty()) {
     RETURN_IF_ERROR(ParseHostPort(options->listen).status());
+  }
+  if (!options->ranks_listen.empty()) {
+    RETURN_IF_ERROR(Annotate(ParseHostPort(options->ranks_listen).status(), "--ranks-listen"));
   }
   if (!options->advertise.empty()) {
     ASSIGN_OR_RETURN(const HostPort advertise, ParseHostPort(options->advertise));

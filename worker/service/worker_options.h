@@ -38,6 +38,7 @@ struct WorkerOptions {
   std::string metrics_listen;
   TransportSecurity security;
   nanoseconds renew_before{0};
+  std::string ranks_listen;  // "": at the address of the worker, at any port.
   uint64_t max_links = 256;
   nanoseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";

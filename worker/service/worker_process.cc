@@ -115,6 +115,24 @@ absl::Status CheckMetricsAddress(const WorkerOptions& options) {
   return CanListen(address);
 }
 
+// Where followers listen for other ranks: as the flag says, else where the worker listens.
+absl::StatusOr<HostPort> RanksAddress(const WorkerOptions& options, const Transport& transport,
+                                      const RpcServer& server) {
+  if (options.ranks_listen.empty()) {
+    ASSIGN_OR_RETURN(HostPort bound, ParseHostPort(server.address()));
+    bound.port = 0;
+    return bound;
+  }
+  RETURN_IF_ERROR(transport.CheckAddress(options.ranks_listen, "--ranks-listen"));
+  ASSIGN_OR_RETURN(HostPort address, ParseHostPort(options.ranks_listen));
+  if (const absl::Status status = CanListen(address); !status.ok()) {
+    return Error(status.code(), ReasonOf(status),
+                 "--ranks-listen: " + std::string(status.message()))
+        .Hint("give it an address of this machine, and a port that is free");
+  }
+  return address;
+}
+
 WorkerReport ReportOf(const WorkerNode& node, const Transport& transport) {
   WorkerReport report = node.Report();
   if (const auto files = transport.tls(); files != nullptr) {
@@ -383,9 +401,10 @@ absl::Status RunWorker(const WorkerOptions& options) {
   parts.blobs = &blobs;
   parts.dialer = &dialer;
   parts.clock = &clock;
-  ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(server->address()));
+  ASSIGN_OR_RETURN(const HostPort ranks_at, RanksAddress(options, transport, *server));
   parts.ranks = {
-      .host = bound.host,
+      .host = ranks_at.host,
+      .port = ranks_at.port,
       .wire = transport.secure() ? RankWire::kTls : RankWire::kPlain,
       .ask = [&transport](const RankPeer& peer, uint64_t deployment, const RankToJoin& join) {
         return AskToJoin(transport, peer, deployment, join, kJoinTimeout);

@@ -79,7 +79,7 @@ absl::StatusOr<uint16_t> RankSeat::Join(const RankToJoin& join) {
   End(absl::CancelledError("the ranks are joined anew"));
   last_epoch_ = join.epoch;
   auto epoch = std::make_shared<Epoch>(shard_.get(), spec_, config_);
-  ASSIGN_OR_RETURN(epoch->listener, RankListener::Open(config_.host, 0));
+  ASSIGN_OR_RETURN(epoch->listener, RankListener::Open(config_.host, config_.port, kPortPatience));
   const uint16_t port = epoch->listener->port();
   epoch_ = std::move(epoch);
   Watch(epoch_);

@@ -20,6 +20,7 @@ struct RankSeatConfig {
   uint32_t rank = 1;  // Not the first.
   RankTimes times;    // With a name for each rank.
   std::string host;   // Where it listens for others; empty: everywhere.
+  uint16_t port = 0;  // 0: at any that is free. One that another seat listens at is waited for.
   RankWire wire = RankWire::kPlain;
   // What an epoch ended with, and connections that were refused; may be null. Any thread.
   std::function<void(const absl::Status&)> log = nullptr;
@@ -29,6 +30,8 @@ class RankSeat {
  public:
   // How long all ranks may take to connect.
   static constexpr milliseconds kConnectTimeout{20'000};
+  // How long a port is waited for at which another seat listens: less than who asks waits.
+  static constexpr milliseconds kPortPatience{2'000};
 
   RankSeat(std::unique_ptr<RankShard> shard, const StageSpec& spec, RankSeatConfig config);
   ~RankSeat();  // Ends the epoch.

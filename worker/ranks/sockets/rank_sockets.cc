@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -76,10 +78,18 @@ bool Prepare(int fd) {
          fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
 }
 
+// Connections that were taken at the port do not keep others from listening there.
+bool MayShare(int fd) {
+  const int yes = 1;
+  return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0;
+}
+
 absl::Status Unreachable(const std::string& address, const std::string& why) {
   return Error(absl::StatusCode::kUnavailable, "RANK_UNREACHABLE",
                absl::StrCat("the rank at ", address, " is not reached: ", why))
-      .Hint("let the workers of a stage's ranks connect to each other at any port");
+      .Hint(
+          "let the workers of a stage's ranks connect to each other: at any port, or at those of "
+          "their --ranks-listen");
 }
 
 // A connection that has not said all of its hello.
@@ -195,30 +205,42 @@ absl::StatusOr<std::unique_ptr<RankChannel>> SayHello(Socket socket, const RankH
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RankListener>> RankListener::Open(const std::string& host,
-                                                                 uint16_t port) {
-  std::string why;
-  auto found = Resolve(host, port, AI_PASSIVE);
+                                                                 uint16_t port,
+                                                                 milliseconds patience) {
+  const auto cannot = [&](const std::string& why) {
+    return Error(absl::StatusCode::kUnavailable, "RANK_LISTEN",
+                 absl::StrCat("cannot listen for other ranks at ", Text(host, port), ": ", why))
+        .Hint("free that port, or give the worker another by --ranks-listen");
+  };
+  const auto found = Resolve(host, port, AI_PASSIVE);
   if (!found.ok()) {
-    why = std::string(found.status().message());
+    return cannot(std::string(found.status().message()));
   }
-  for (const addrinfo* at = found.ok() ? found->get() : nullptr; at != nullptr; at = at->ai_next) {
-    Socket socket(::socket(at->ai_family, at->ai_socktype, at->ai_protocol));
-    sockaddr_storage bound{};
-    socklen_t size = sizeof(bound);
-    if (socket.fd() < 0 || !Prepare(socket.fd()) ||
-        bind(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 ||
-        listen(socket.fd(), static_cast<int>(kMostRankHellos)) != 0 ||
-        getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-      why = std::strerror(errno);
-      continue;
+  const SystemClock clock;
+  const TimePoint deadline = clock.Now() + patience;
+  while (true) {
+    int error = 0;
+    for (const addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
+      Socket socket(::socket(at->ai_family, at->ai_socktype, at->ai_protocol));
+      sockaddr_storage bound{};
+      socklen_t size = sizeof(bound);
+      if (socket.fd() < 0 || !Prepare(socket.fd()) || (port != 0 && !MayShare(socket.fd())) ||
+          bind(socket.fd(), at->ai_addr, at->ai_addrlen) != 0 ||
+          listen(socket.fd(), static_cast<int>(kMostRankHellos)) != 0 ||
+          getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+        error = errno;
+        continue;
+      }
+      const uint16_t bound_port =
+          ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                            : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+      return std::unique_ptr<RankListener>(new RankListener(socket.Release(), bound_port));
     }
-    const uint16_t bound_port =
-        ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
-                                          : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
-    return std::unique_ptr<RankListener>(new RankListener(socket.Release(), bound_port));
+    if (error != EADDRINUSE || port == 0 || clock.Now() >= deadline) {
+      return cannot(std::strerror(error));
+    }
+    std::this_thread::sleep_for(kLook);
   }
-  return Error(absl::StatusCode::kUnavailable, "RANK_LISTEN",
-               absl::StrCat("cannot listen for other ranks at ", Text(host, port), ": ", why));
 }
 
 RankListener::~RankListener() { close(socket_); }

@@ -24,9 +24,11 @@ inline constexpr size_t kMostRankHellos = 32;
 // A socket that ranks connect to. One thread at a time.
 class RankListener {
  public:
-  // On this host, empty for all of its addresses; port 0: any that is free. UNAVAILABLE
-  // (RANK_LISTEN) where it cannot be had.
-  static absl::StatusOr<std::unique_ptr<RankListener>> Open(const std::string& host, uint16_t port);
+  // On this host, empty for all of its addresses; port 0: any that is free. Another port is waited
+  // for, for as long as somebody listens there and `patience` lasts. UNAVAILABLE (RANK_LISTEN)
+  // where it cannot be had.
+  static absl::StatusOr<std::unique_ptr<RankListener>> Open(const std::string& host, uint16_t port,
+                                                            milliseconds patience);
   ~RankListener();
   RankListener(const RankListener&) = delete;
   RankListener& operator=(const RankListener&) = delete;

@@ -102,10 +102,13 @@ class RankSeatTest : public ::testing::Test {
     }
     seats_.resize(shares.size());
     for (uint32_t rank = 1; rank < shares.size(); ++rank) {
-      seats_[rank] = std::make_unique<RankSeat>(
-          std::move((*ranks)[rank]), stage_.spec,
-          RankSeatConfig{
-              .rank = rank, .times = times, .host = "127.0.0.1", .wire = wire_, .log = nullptr});
+      seats_[rank] = std::make_unique<RankSeat>(std::move((*ranks)[rank]), stage_.spec,
+                                                RankSeatConfig{.rank = rank,
+                                                               .times = times,
+                                                               .host = "127.0.0.1",
+                                                               .port = port_,
+                                                               .wire = wire_,
+                                                               .log = nullptr});
     }
     leader_ = std::make_unique<LeaderShard>(std::move((*ranks)[0]), times,
                                             [this](uint64_t epoch) { return Joined(epoch); });
@@ -141,6 +144,7 @@ class RankSeatTest : public ::testing::Test {
 
   TurnedClock clock_;  // Stands still, where a test does not turn it.
   RankWire wire_ = RankWire::kPlain;
+  uint16_t port_ = 0;  // Of each seat.
   const MadeUpModel model_{{.heads = 6, .kv_heads = 2}};
   const MadeUpStage stage_ = WholeModel(model_);
   std::vector<std::unique_ptr<Backend>> backends_;
@@ -166,6 +170,20 @@ TEST_F(RankSeatTest, RanksThatWereAskedToJoinComputeTheBitsOfOneInOneEpochAfterA
       }
     }
   }
+}
+
+TEST_F(RankSeatTest, APortThatIsGivenIsUsedInEachEpoch) {
+  port_ = RankListener::Open("127.0.0.1", 0, milliseconds(0)).value()->port();
+  ASSERT_NO_FATAL_FAILURE(Make({1, 1}));
+  for (const uint64_t epoch : {1u, 2u, 3u}) {
+    // The connections of the epoch before are there until it ends.
+    const absl::Status joined = Join(epoch);
+    ASSERT_TRUE(joined.ok()) << joined;
+    EXPECT_TRUE(Step(leader_.get()).ok());
+  }
+  const auto asked = seats_[1]->Join({.epoch = 4, .rank = 1, .ranks = 2, .lower = {}});
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(*asked, port_);
 }
 
 TEST_F(RankSeatTest, ASeatThatEndsBreaksTheStage) {

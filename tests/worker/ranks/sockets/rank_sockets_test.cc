@@ -24,10 +24,11 @@ namespace {
 
 constexpr RankSecret kSecret = {7, 7, 1};
 constexpr milliseconds kDial(kGiveUpAfter);
+constexpr milliseconds kNoPatience(0);
 const char* const kHost = "127.0.0.1";
 
 std::unique_ptr<RankListener> Listen() {
-  auto listener = RankListener::Open(kHost, 0);
+  auto listener = RankListener::Open(kHost, 0, kNoPatience);
   EXPECT_TRUE(listener.ok()) << listener.status();
   EXPECT_NE((*listener)->port(), 0);
   return *std::move(listener);
@@ -250,8 +251,22 @@ TEST_P(RankSocketsTest, AnAddressWhereNobodyListensIsNamed) {
 }
 
 TEST_P(RankSocketsTest, AnAddressOfAnotherMachineIsNoneToListenAt) {
-  const auto listener = RankListener::Open("192.0.2.1", 0);
+  const auto listener = RankListener::Open("192.0.2.1", 0, kNoPatience);
   EXPECT_EQ(ReasonOf(listener.status()), "RANK_LISTEN") << listener.status();
+}
+
+TEST_P(RankSocketsTest, APortWhereAnotherListensIsWaitedFor) {
+  std::unique_ptr<RankListener> first = Listen();
+  const uint16_t port = first->port();
+  const auto refused = RankListener::Open(kHost, port, kNoPatience);
+  EXPECT_EQ(ReasonOf(refused.status()), "RANK_LISTEN") << refused.status();
+  absl::StatusOr<std::unique_ptr<RankListener>> second;
+  std::thread waits([&] { second = RankListener::Open(kHost, port, kDial); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  first = nullptr;
+  waits.join();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->port(), port);
 }
 
 }  // namespace
