@@ -4,8 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/check.h"
 #include "common/status.h"
 #include "worker/ranks/expected_ranks.h"
 #include "worker/ranks/rank_follower.h"
@@ -27,9 +25,8 @@ RankSeat::RankSeat(std::unique_ptr<RankShard> shard, const StageSpec& spec, Rank
     : shard_(std::move(shard)),
       memory_bytes_(shard_->MemoryBytes()),
       spec_(spec),
-      config_(std::move(config)) {
-  STRATA_CHECK(config_.rank > 0 && config_.rank < config_.times.names.size());
-}
+      config_(std::move(config)),
+      epochs_(config_.rank, static_cast<uint32_t>(config_.times.names.size())) {}
 
 RankSeat::~RankSeat() {
   MutexLock lock(&mutex_);
@@ -63,21 +60,9 @@ void RankSeat::Log(const absl::Status& status) const {
 }
 
 absl::StatusOr<uint16_t> RankSeat::Join(const RankToJoin& join) {
-  const auto ranks = static_cast<uint32_t>(config_.times.names.size());
-  if (join.rank != config_.rank || join.ranks != ranks || join.lower.size() != join.rank - 1) {
-    return Error(absl::StatusCode::kInvalidArgument, "RANK_JOIN",
-                 absl::StrCat("rank ", join.rank, " of ", join.ranks, " is asked to join with ",
-                              join.lower.size(), " addresses, and this is rank ", config_.rank,
-                              " of ", ranks));
-  }
   MutexLock lock(&mutex_);
-  if (join.epoch <= last_epoch_) {
-    return Error(absl::StatusCode::kFailedPrecondition, "RANK_JOIN",
-                 absl::StrCat("the ranks' epoch ", join.epoch, " is not above epoch ", last_epoch_,
-                              ", which was joined before"));
-  }
+  RETURN_IF_ERROR(epochs_.Join(join.epoch, join.rank, join.ranks, join.lower.size()));
   End(absl::CancelledError("the ranks are joined anew"));
-  last_epoch_ = join.epoch;
   auto epoch = std::make_shared<Epoch>(shard_.get(), spec_, config_);
   ASSIGN_OR_RETURN(epoch->listener, RankListener::Open(config_.host, config_.port, kPortPatience));
   const uint16_t port = epoch->listener->port();

@@ -12,6 +12,7 @@
 #include "common/mutex.h"
 #include "worker/backend/rank_shard.h"
 #include "worker/ranks/rank_channels.h"
+#include "worker/ranks/seat_epochs.h"
 #include "worker/ranks/sockets/join_followers.h"
 
 namespace strata {
@@ -57,7 +58,7 @@ class RankSeat {
   const StageSpec spec_;
   const RankSeatConfig config_;
   Mutex mutex_;
-  uint64_t last_epoch_ STRATA_GUARDED_BY(mutex_) = 0;
+  SeatEpochs epochs_ STRATA_GUARDED_BY(mutex_);
   std::shared_ptr<Epoch> epoch_ STRATA_GUARDED_BY(mutex_);  // Null: none.
   // The same, and not held while an epoch ends.
   mutable Mutex watch_mutex_;
