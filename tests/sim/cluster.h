@@ -9,6 +9,7 @@
 
 #include "common/frame.h"
 #include "tests/sim/network.h"
+#include "tests/sim/rank_fibers.h"
 #include "tests/sim/world.h"
 
 namespace strata::sim {
@@ -19,11 +20,22 @@ class SimWorker;
 struct Cluster {
   World* world = nullptr;
   Network* network = nullptr;
+  std::unique_ptr<RankFibers> ranks;                // Of those that wait within calls.
   std::vector<std::unique_ptr<SimWorker>> workers;  // By machine.
   SimCoordinator* coordinator = nullptr;
   uint64_t incarnations = 0;  // Given out.
 
   SimWorker* worker(Machine machine) const { return workers[static_cast<size_t>(machine)].get(); }
+};
+
+// A leader asks a life of another worker that its rank joins, in an epoch of the ranks.
+struct RankAsked {
+  uint64_t incarnation = 0;
+  uint64_t deployment = 0;
+  uint64_t loaded_epoch = 0;
+  uint64_t epoch = 0;
+  uint32_t rank = 0;
+  uint32_t ranks = 0;
 };
 
 // Of the one model.

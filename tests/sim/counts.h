@@ -124,6 +124,11 @@ enum class Rule {
   kResizeRefused,
   kResizeUndone,
   kLoadFailed,
+  // Ranks.
+  kRanksJoined,
+  kRanksAnew,
+  kRankNotJoined,
+  kRanksBroken,
   // Weights.
   kCached,
   kCacheDamaged,

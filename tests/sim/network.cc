@@ -1,6 +1,7 @@
 #include "tests/sim/network.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace strata::sim {
 
@@ -12,6 +13,15 @@ TimePoint Network::Arrival(Machine from, Machine to) {
     at += nanoseconds(world_->random.Next() % static_cast<uint64_t>(jitter));
   }
   return std::max({at, mute_until_[from], deaf_until_[to], cut_until_[{from, to}]});
+}
+
+bool Network::Passes(Machine from, Machine to) const {
+  const auto passed = [this](const auto& until, const auto& key) {
+    const auto it = until.find(key);
+    return it == until.end() || it->second <= world_->now();
+  };
+  return passed(mute_until_, from) && passed(deaf_until_, to) &&
+         passed(cut_until_, std::pair(from, to));
 }
 
 void Network::SendControl(Machine from, Machine to, std::function<void()> arrives) {

@@ -35,6 +35,8 @@ class Network {
     std::function<void()> garbled;  // Called instead when bytes were changed on the way.
   };
   void SendFrame(const Frame& frame);
+  // Whether what one machine sends another reaches it at this time.
+  bool Passes(Machine from, Machine to) const;
   // In order for each pair of machines.
   void SendControl(Machine from, Machine to, std::function<void()> arrives);
 

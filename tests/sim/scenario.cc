@@ -13,6 +13,10 @@ namespace {
 
 constexpr uint32_t kIds = 7;  // Few, so that they are used again.
 constexpr uint32_t kPromptFamilies = 3;
+// Of the scenarios that may have them.
+constexpr uint32_t kRanksPercent = 30;
+// The first seeds have none: mutants keep many of them.
+constexpr uint64_t kSeedsWithoutRanks = 600;
 
 nanoseconds Milliseconds(uint64_t ms) { return milliseconds(ms); }
 
@@ -284,6 +288,27 @@ void MoveOnly(Scenario* scenario, nanoseconds horizon, Random* random) {
   }
 }
 
+// Whether a worker computes slowly for good, as its machine says.
+bool SlowsForGood(const Scenario& scenario) {
+  return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) {
+    return fault.kind == FaultKind::kSlowWorker && fault.lasts == nanoseconds(0);
+  });
+}
+
+// Stages are computed by two or three workers each, or some of them are.
+void UseRanks(Scenario* scenario, Random* random) {
+  scenario->ranks = random->Between(2, 3);
+  scenario->ranks_everywhere = random->OneIn(2);
+  const bool everywhere = scenario->ranks_everywhere;
+  if (!scenario->waves) {
+    scenario->stages = std::min(scenario->stages, everywhere ? 2u : 3u);
+  }
+  scenario->layers = std::max(scenario->layers, scenario->stages);
+  const uint32_t shared = everywhere ? scenario->stages : random->Between(1, scenario->stages);
+  scenario->workers =
+      scenario->stages + shared * (scenario->ranks - 1) + random->Below(scenario->moves ? 3 : 2);
+}
+
 template <typename T>
 std::vector<T> Pick(const std::vector<T>& all, const std::vector<size_t>& indices) {
   std::vector<T> picked;
@@ -415,6 +440,12 @@ Scenario MakeScenario(uint64_t seed, bool with_drafts) {
     scenario.drafts = true;
     scenario.drafts_right = drafts.OneIn(4) ? 100 * drafts.Below(2) : drafts.Below(100);
     scenario.draft_model = drafts.OneIn(2);
+  }
+  // Stages over ranks have no --standby.
+  if (Random ranks(Mix64(seed + 4)); seed > kSeedsWithoutRanks &&
+                                     ranks.Below(100) < kRanksPercent && !scenario.caches &&
+                                     !SlowsForGood(scenario)) {
+    UseRanks(&scenario, &ranks);
   }
   return scenario;
 }

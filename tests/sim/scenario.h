@@ -71,6 +71,10 @@ struct Scenario {
   // some time. Layers are kept on `standby` other workers each.
   bool caches = false;
   uint32_t standby = 0;
+  // Workers that compute a stage together: of each stage (--ranks), or of some (--layers a+b:0-3);
+  // 1: of none.
+  uint32_t ranks = 1;
+  bool ranks_everywhere = false;
   // Steps carry drafts, of which so many in a hundred are right.
   bool drafts = false;
   uint32_t drafts_right = 0;

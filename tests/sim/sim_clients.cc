@@ -269,6 +269,7 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
       {"LINKS_NOT_OPENED", std::nullopt},
       {"LINK_NOT_OPENED", std::nullopt},
       {"LINK_NOT_EXPECTED", std::nullopt},
+      {"RANKS_BROKEN", std::nullopt},
       {"NO_DEPLOYMENT", std::nullopt},
       {"UNLOADED", std::nullopt},
       {"RELOADING", std::nullopt},
@@ -295,7 +296,8 @@ void SimClients::CheckError(const Client& client, const absl::Status& status, bo
   static const std::set<std::string> kFaultReasons = {
       "NON_FINITE",        "BACKEND_FAILED",       "SEQUENCE_NOT_FOUND", "FINGERPRINT_MISMATCH",
       "POSITION_MISMATCH", "REQUEST_BREAKS_STAGE", "PIPELINE_DOWN",      "NODE_LOST",
-      "LINKS_NOT_OPENED",  "LINK_NOT_OPENED",      "LINK_NOT_EXPECTED",  "NO_DEPLOYMENT"};
+      "LINKS_NOT_OPENED",  "LINK_NOT_OPENED",      "LINK_NOT_EXPECTED",  "NO_DEPLOYMENT",
+      "RANKS_BROKEN"};
   const ClientRequest& request = client.request;
   // What was generated is computed too.
   const auto has_poison = [](const std::vector<uint32_t>& tokens) {

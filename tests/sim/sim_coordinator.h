@@ -102,6 +102,7 @@ class SimCoordinator : private DeploymentHost {
   void Tick(bool by_time);
   void SearchNodes(uint64_t id);
   std::optional<v1::Plan> PlanByCaches(uint64_t id) const;
+  std::optional<v1::Plan> PlanInTheirPlace(uint64_t id) const;
   void SearchBetter(uint64_t id);
   void OnPlanned(uint64_t id, std::optional<v1::Plan> plan);
   absl::Status Move(Deployment* deployment, v1::Plan plan, Random* random);

@@ -1,6 +1,7 @@
 // Where a model's layers go, as somebody decides beside the event loop.
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,8 @@ void SimCoordinator::SearchNodes(uint64_t id) {
   std::optional<v1::Plan> plan;
   if (world().scenario.caches) {
     plan = PlanByCaches(id);
+  } else if (world().scenario.ranks > 1 && world().random.OneIn(2)) {
+    plan = PlanInTheirPlace(id);
   } else if (fits) {
     plan = DrawPlanOn(world().scenario, std::move(machines), &world().random);
   }
@@ -57,6 +60,24 @@ std::optional<v1::Plan> SimCoordinator::PlanByCaches(uint64_t id) const {
   return plan.ok() ? std::optional(*plan) : std::nullopt;
 }
 
+// As the shipped planner does where no cache has anything: in the same groups first.
+std::optional<v1::Plan> SimCoordinator::PlanInTheirPlace(uint64_t id) const {
+  const Deployment* deployment = life_->deployments.Find(id);
+  PlannerCluster left = life_->cluster.Snapshot(id);
+  for (const std::string& node : deployment->avoided()) {
+    DropNode(node, &left);
+  }
+  const absl::StatusOr<v1::Plan> plan =
+      PlanReplacement({.before = deployment->plan(),
+                       .nodes = left.nodes,
+                       .layer_bytes = std::vector<uint64_t>(world().scenario.layers, 1),
+                       .options = deployment->load_options(),
+                       .plan = [&](const v1::LoadOptions& options) {
+                         return PlanAsked(world().scenario, left.nodes, options);
+                       }});
+  return plan.ok() ? std::optional(*plan) : std::nullopt;
+}
+
 void SimCoordinator::OnPlanned(uint64_t id, std::optional<v1::Plan> plan) {
   Deployment* deployment = life_->deployments.Find(id);
   if (deployment == nullptr || !deployment->searches()) {
@@ -77,17 +98,20 @@ void SimCoordinator::OnPlanned(uint64_t id, std::optional<v1::Plan> plan) {
 
 absl::Status SimCoordinator::Move(Deployment* deployment, v1::Plan plan, Random* random) {
   for (v1::PlanStage& stage : *OnlyPipeline(&plan)->mutable_stages()) {
-    v1::PlanRank* rank = OnlyRank(&stage);
-    const NodeRecord* node = life_->cluster.Find(rank->node());
-    if (node == nullptr || !node->alive || node->leaving()) {
-      return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED", "a node has left");
+    for (v1::PlanRank& rank : *stage.mutable_ranks()) {
+      const NodeRecord* node = life_->cluster.Find(rank.node());
+      if (node == nullptr || !node->alive || node->leaving()) {
+        return Error(absl::StatusCode::kAborted, "CLUSTER_CHANGED", "a node has left");
+      }
+      rank.set_incarnation(node->info.incarnation());
     }
-    rank->set_incarnation(node->info.incarnation());
   }
   uint64_t pages = deployment->load_options().kv_tokens() / kPageTokens;
   // The other nodes have little memory now and then, or not enough for both placements.
   if (random->OneIn(4)) pages = std::min<uint64_t>(pages, random->Between(2, 4));
-  const auto way = random->OneIn(4) ? Deployment::MoveWay::kPause : Deployment::MoveWay::kPrepare;
+  const bool pauses =
+      random->OneIn(4) || HasSharedStage(deployment->plan()) || HasSharedStage(plan);
+  const auto way = pauses ? Deployment::MoveWay::kPause : Deployment::MoveWay::kPrepare;
   return deployment->Move(WithPages(std::move(plan), pages), way);
 }
 
@@ -139,11 +163,11 @@ bool SimCoordinator::MoveModel(uint64_t random) {
     if (draw.OneIn(3)) {  // One stage alone; where that is too much, as drawn.
       const Machine machine = machines[draw.Below(machines.size())];
       auto* stages = OnlyPipeline(&plan)->mutable_stages();
-      const bool used = std::any_of(stages->begin(), stages->end(), [&](const auto& stage) {
-        return OnlyRank(stage).node() == NodeName(machine);
-      });
+      const bool used = PlanUses(plan, NodeName(machine));
       auto& stage = (*stages)[static_cast<int>(draw.Below(static_cast<uint32_t>(stages->size())))];
-      if (!used) OnlyRank(&stage)->set_node(NodeName(machine));
+      const int ranks = stage.ranks_size();
+      const int rank = ranks > 1 ? static_cast<int>(draw.Below(static_cast<uint32_t>(ranks))) : 0;
+      if (!used) stage.mutable_ranks(rank)->set_node(NodeName(machine));
     } else {
       plan = DrawPlanOn(world().scenario, std::move(machines), &draw);
     }

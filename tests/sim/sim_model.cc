@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/layer_weights.h"
 #include "common/limits.h"
+#include "common/model/rank_outputs.h"
 #include "common/plan.h"
 #include "common/status.h"
 #include "tests/sim/cluster.h"
@@ -66,28 +67,77 @@ v1::Plan NewPlan() {
   return plan;
 }
 
-void AddStage(const std::string& node, uint32_t first_layer, uint32_t last_layer, v1::Plan* plan) {
+// What one node computes, or several by these weights.
+struct RankWeight {
+  std::string node;
+  double weight = 1;
+};
+
+void AddStage(const std::vector<RankWeight>& nodes, uint32_t first_layer, uint32_t last_layer,
+              v1::Plan* plan) {
   v1::PlanStage* stage = OnlyPipeline(plan)->add_stages();
-  stage->add_ranks()->set_node(node);
+  std::vector<double> weights;
+  for (const RankWeight& node : nodes) {
+    weights.push_back(node.weight);
+  }
+  const std::vector<OutputRange> shares = SharesByWeight(weights).value();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    v1::PlanRank* rank = stage->add_ranks();
+    rank->set_node(nodes[i].node);
+    if (nodes.size() > 1) {
+      rank->set_share_begin(shares[i].begin);
+      rank->set_share_end(shares[i].end);
+    }
+  }
   stage->set_first_layer(first_layer);
   stage->set_last_layer(last_layer);
   stage->set_predicted_ms(0.2);
 }
 
+// How many workers compute each of so many stages, of which there are enough for one each.
+std::vector<uint32_t> DrawGroups(const Scenario& scenario, uint32_t stages, size_t machines,
+                                 Random* random) {
+  std::vector<uint32_t> groups(stages, 1);
+  size_t spare = machines - stages;
+  const uint32_t more = scenario.ranks - 1;
+  if (more == 0 || (scenario.ranks_everywhere && spare < size_t{stages} * more)) {
+    return groups;
+  }
+  // One at least, where there are enough for it.
+  const uint32_t surely = random->Below(stages);
+  for (uint32_t i = 0; i < stages; ++i) {
+    const uint32_t stage = (surely + i) % stages;
+    if (spare >= more && (scenario.ranks_everywhere || i == 0 || random->OneIn(2))) {
+      groups[stage] = scenario.ranks;
+      spare -= more;
+    }
+  }
+  return groups;
+}
+
 v1::Plan PlanOn(const Scenario& scenario, uint32_t stages, std::vector<Machine> machines,
                 Random* random) {
-  for (uint32_t i = 0; i < stages; ++i) {
-    std::swap(machines[i],
-              machines[random->Between(i, static_cast<uint32_t>(machines.size()) - 1)]);
+  auto draw_machine = [&, drawn = uint32_t{0}]() mutable {
+    std::swap(machines[drawn],
+              machines[random->Between(drawn, static_cast<uint32_t>(machines.size()) - 1)]);
+    return NodeName(machines[drawn++]);
+  };
+  std::vector<std::vector<RankWeight>> nodes(stages);
+  for (std::vector<RankWeight>& of_stage : nodes) {
+    of_stage.push_back({draw_machine()});
   }
   std::set<uint32_t> cuts = {0, scenario.layers};
   while (cuts.size() < stages + 1) {
     cuts.insert(random->Below(scenario.layers));
   }
   const std::vector<uint32_t> first_layers(cuts.begin(), cuts.end());
+  const std::vector<uint32_t> groups = DrawGroups(scenario, stages, machines.size(), random);
   v1::Plan plan = NewPlan();
   for (uint32_t i = 0; i < stages; ++i) {
-    AddStage(NodeName(machines[i]), first_layers[i], first_layers[i + 1] - 1, &plan);
+    while (nodes[i].size() < groups[i]) {
+      nodes[i].push_back({draw_machine(), static_cast<double>(random->Between(1, 3))});
+    }
+    AddStage(nodes[i], first_layers[i], first_layers[i + 1] - 1, &plan);
   }
   return plan;
 }
@@ -136,19 +186,30 @@ absl::StatusOr<v1::Plan> PlanAsked(const Scenario& scenario, const std::vector<P
   };
   v1::Plan plan = NewPlan();
   for (const v1::LoadOptions::PinnedLayers& pin : options.layers()) {
-    if (!is_there(pin.node())) {
-      return Error(absl::StatusCode::kNotFound, "NO_NODE", "there is no node " + pin.node());
+    std::vector<RankWeight> pinned;
+    for (const v1::LoadOptions::PinnedRank& rank : pin.ranks()) {
+      pinned.push_back({rank.node(), std::max<double>(1, rank.weight())});
     }
-    AddStage(pin.node(), pin.first_layer(), pin.last_layer(), &plan);
+    if (pinned.empty()) pinned.push_back({pin.node()});
+    for (const RankWeight& one : pinned) {
+      if (!is_there(one.node)) {
+        return Error(absl::StatusCode::kNotFound, "NO_NODE", "there is no node " + one.node);
+      }
+    }
+    AddStage(pinned, pin.first_layer(), pin.last_layer(), &plan);
   }
   if (options.layers().empty()) {
-    if (nodes.empty()) {
-      return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES", "no node is there");
+    const uint32_t ranks = std::max(1u, options.ranks());
+    if (nodes.size() < ranks) {
+      return Error(absl::StatusCode::kFailedPrecondition, "NO_NODES", "too few nodes are there");
     }
-    const auto stages = std::min(scenario.stages, static_cast<uint32_t>(nodes.size()));
+    const auto stages = std::min(scenario.stages, static_cast<uint32_t>(nodes.size()) / ranks);
     for (uint32_t i = 0; i < stages; ++i) {
-      AddStage(nodes[i].name, scenario.layers * i / stages, scenario.layers * (i + 1) / stages - 1,
-               &plan);
+      std::vector<RankWeight> group;
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        group.push_back({nodes[i * ranks + rank].name});
+      }
+      AddStage(group, scenario.layers * i / stages, scenario.layers * (i + 1) / stages - 1, &plan);
     }
   }
   uint32_t most = 1;  // Layers of a stage, which is what a step waits for.
@@ -173,6 +234,7 @@ v1::LoadOptions LoadOptionsOf(const Scenario& scenario, uint64_t kv_pages) {
   options.set_kv_tokens(kv_pages * kPageTokens);
   options.set_max_batch_tokens(scenario.max_batch_tokens);
   options.set_standby(scenario.standby);
+  if (scenario.ranks_everywhere) options.set_ranks(scenario.ranks);
   options.set_speculate(scenario.draft_model ? "model=guesser" : scenario.drafts ? "auto" : "off");
   options.set_recovery(scenario.moves ? v1::RECOVERY_MOVE : v1::RECOVERY_WAIT);
   return options;

@@ -1,10 +1,9 @@
 #include "tests/sim/sim_stage.h"
 
 #include <algorithm>
-#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "common/status.h"
@@ -12,7 +11,6 @@
 #include "tests/sim/meddler.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_worker.h"
-#include "tests/worker/runner/slice_cost.h"
 #include "worker/runner/sequence_table.h"
 
 namespace strata::sim {
@@ -22,27 +20,6 @@ namespace {
 constexpr StageTimes kTimes = {.fence_on_its_way = milliseconds(100),
                                .dial_try = milliseconds(200),
                                .dial_pause = milliseconds(20)};
-
-bool HasPoison(const v1::StepFrame& frame) {
-  return std::any_of(frame.items().begin(), frame.items().end(), [](const v1::StepItem& item) {
-    const auto& ids = item.token_ids();
-    return !item.has_error() && std::find(ids.begin(), ids.end(), kPoisonToken) != ids.end();
-  });
-}
-
-StageSpec SpecOf(const Scenario& scenario, const v1::Load& load) {
-  StageSpec spec;
-  spec.model = ExactModelSpec(scenario.layers);
-  spec.first_layer = load.first_layer();
-  spec.last_layer = load.last_layer();
-  spec.embeds = load.first_layer() == 0;
-  spec.heads = load.last_layer() + 1 == scenario.layers;
-  spec.context = load.context();
-  spec.kv_pages.assign(load.kv_pages().begin(), load.kv_pages().end());
-  spec.max_batch_tokens = load.max_batch_tokens() + kMeddledRows;
-  spec.max_batch_items = load.max_batch_items() + kMeddledItems;
-  return spec;
-}
 
 StagePlace PlaceOf(const WorkerLife& life, const v1::Load& load) {
   return {.node = life.name,
@@ -57,6 +34,20 @@ StagePlace PlaceOf(const WorkerLife& life, const v1::Load& load) {
 }
 
 }  // namespace
+
+StageSpec StageSpecOf(const Scenario& scenario, const v1::Load& load) {
+  StageSpec spec;
+  spec.model = ExactModelSpec(scenario.layers);
+  spec.first_layer = load.first_layer();
+  spec.last_layer = load.last_layer();
+  spec.embeds = load.first_layer() == 0;
+  spec.heads = load.last_layer() + 1 == scenario.layers;
+  spec.context = load.context();
+  spec.kv_pages.assign(load.kv_pages().begin(), load.kv_pages().end());
+  spec.max_batch_tokens = load.max_batch_tokens() + kMeddledRows;
+  spec.max_batch_items = load.max_batch_items() + kMeddledItems;
+  return spec;
+}
 
 void WorkerLife::TellCoordinator(std::function<void()> arrives) const {
   cluster->network->SendControl(machine, kCoordinatorMachine, std::move(arrives));
@@ -78,18 +69,22 @@ void WorkerLife::EndStream() const {
 SimStage::SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach)
     : life_(life),
       load_(load),
-      spec_(SpecOf(life.cluster->world->scenario, load)),
+      spec_(StageSpecOf(life.cluster->world->scenario, load)),
       next_(MachineOf(load.next_node())),
       next_incarnation_(load.next_incarnation()),
       reach_(std::move(reach)),
-      shard_(spec_),
+      device_(life.cluster, life.machine, load, spec_),
       runner_(ShardRunnerConfig{life.name, load.deployment(), load.epoch(), load.stage(),
                                 load.stage_count(), spec_, load.weights_digest(),
                                 load.numerics_class()},
-              &shard_, &clock_),
+              device_.shard(), &clock_),
       table_(runner_.sequences_for_test()),
       epochs_(PlaceOf(life, load), kTimes),
-      queue_(epochs_.max_waiting()) {}
+      queue_(epochs_.max_waiting()) {
+  if (device_.has_ranks()) {
+    BeatAgain();
+  }
+}
 
 void SimStage::After(nanoseconds delay, const std::function<void(SimStage*)>& what) {
   world().After(delay, [reach = reach_, what] { reach(what); });
@@ -173,10 +168,43 @@ void SimStage::Begin(const FenceStep& step) {
 
 void SimStage::FenceRunner() {
   const uint64_t epoch = *std::exchange(fencing_, std::nullopt);
-  epochs_.OnBegun(runner_.Fence(epoch), world().now());
+  if (!device_.has_ranks()) {
+    OnRunnerFenced(runner_.Fence(epoch));
+    return;
+  }
+  const auto status = std::make_shared<absl::Status>();
+  device_.Do(
+      [this, epoch, status] {
+        *status = device_.shard()->BeginEpoch(epoch);
+        if (!status->ok()) {
+          return;
+        }
+        if (device_.shard()->TakeKvLost()) {
+          runner_.DropAllSequences();
+        }
+        *status = runner_.Fence(epoch);
+      },
+      [reach = reach_, status] {
+        reach([status](SimStage* stage) {
+          stage->OnRunnerFenced(*status);
+          stage->Drive();
+          stage->ComputeNext();
+        });
+      });
+}
+
+void SimStage::OnRunnerFenced(const absl::Status& status) {
+  epochs_.OnBegun(status, world().now());
   if (std::exchange(adopts_inbound_, false)) {
     inbound_ = std::exchange(ahead_inbound_, v1::LinkOpen());
   }
+}
+
+void SimStage::BeatAgain() {
+  After(kRankBeat, [](SimStage* stage) {
+    stage->device_.Beat();
+    stage->BeatAgain();
+  });
 }
 
 void SimStage::Dial(const FenceStep& step) {
@@ -284,163 +312,7 @@ void SimStage::Tell(const std::optional<v1::LinkFault>& fault) const {
   }
 }
 
-// ---- Steps.
-
-void SimStage::Take(std::shared_ptr<const StepMessage> frame) {
-  if (!epochs_.MayTake(epochs_.inbound()).ok()) {
-    world().Count(Rule::kNoLink);
-    return;
-  }
-  if (queue_.Add(&frame, /*may_begin=*/false) == Queue::Added::kRefused) {
-    BreakInbound(epochs_.epoch(), epochs_.TooManySteps());
-    return;
-  }
-  ComputeNext();
-}
-
-void SimStage::ComputeNext() {
-  const std::optional<std::shared_ptr<const StepMessage>> next = queue_.Next();
-  if (!next.has_value()) {
-    return;
-  }
-  After(TimeOf((*next)->header), [frame = *next](SimStage* stage) {
-    stage->Compute(*frame);
-    stage->queue_.Done();
-    if (stage->fencing_.has_value()) {
-      stage->FenceRunner();
-      stage->Drive();
-    }
-    stage->ComputeNext();
-  });
-}
-
-nanoseconds SimStage::TimeOf(const v1::StepFrame& frame) const {
-  if (!world().scenario.waves) {
-    const uint32_t times = life_.cluster->worker(life_.machine)->TimesSlower();
-    return times * StepTime(frame.rows(), static_cast<uint32_t>(life_.machine));
-  }
-  const testing::SliceCost cost = testing::CostOf(frame, {spec_.first_layer, spec_.last_layer});
-  return std::chrono::microseconds(100 +
-                                   static_cast<int64_t>(3000 * cost.layers + 1500 * cost.rows));
-}
-
-void SimStage::Compute(const StepMessage& frame) {
-  const RunnerStats before = runner_.stats();
-  const uint64_t epoch = frame.header.epoch();
-  if (epoch == epochs_.epoch() && HasPoison(frame.header) &&
-      life_.cluster->worker(life_.machine)->MeetsPoison(this)) {
-    return;
-  }
-  absl::StatusOr<ShardRunner::Output> output = runner_.Step(frame);
-  if (runner_.stats().backend_failures > before.backend_failures) {
-    world().Count(Rule::kBackend);
-  }
-  if (!output.ok()) {
-    world().Tell(
-        [&] { return life_.name + " breaks the link: " + std::string(output.status().message()); });
-    if (ReasonOf(output.status()) == "STEP_GAP") {
-      world().Count(Rule::kStepGap);
-    }
-    Tell(epochs_.OnStepFailed(epoch, frame.header.step(), output.status()));
-    BreakInbound(epochs_.epoch(), output.status());
-    return;
-  }
-  if (std::holds_alternative<ShardRunner::Discarded>(*output)) {
-    world().Tell([&] { return life_.name + " discards " + Show(frame.header); });
-    world().Count(epoch < epochs_.epoch() ? Rule::kOldEpoch : Rule::kSeenStep);
-    return;
-  }
-  if (frame.header.resync() && runner_.stats().sequences < before.sequences) {
-    world().Count(Rule::kReleasedAtResync);
-  }
-  if (world().scenario.waves) {
-    const double ms = ToMs(TimeOf(frame.header));
-    if (auto* step = std::get_if<StepMessage>(&*output)) {
-      testing::SayComputeMs(ms, &step->header);
-    } else {
-      testing::SayComputeMs(ms, &std::get<ResultMessage>(*output).header);
-    }
-  }
-  CountErrors(*output);
-  SendOn(*std::move(output));
-}
-
-void SimStage::SendOn(ShardRunner::Output output) {
-  const bool last = std::holds_alternative<ResultMessage>(output);
-  const uint64_t epoch = last ? std::get<ResultMessage>(output).header.epoch()
-                              : std::get<StepMessage>(output).header.epoch();
-  if (const absl::Status may = epochs_.MaySend(epoch); !may.ok()) {
-    const uint64_t step = last ? std::get<ResultMessage>(output).header.step()
-                               : std::get<StepMessage>(output).header.step();
-    Tell(epochs_.Fault(epoch, step, may));
-    return;
-  }
-  Network::Frame sent;
-  sent.link = last ? world().scenario.stages : load_.stage() + 1;
-  sent.channel = ChannelOf(load_.deployment(), epoch);
-  sent.from = life_.machine;
-  sent.to = next_;
-  const uint64_t to = next_incarnation_;
-  if (last) {
-    auto result = std::make_shared<const ResultMessage>(std::get<ResultMessage>(std::move(output)));
-    world().Tell(
-        [&] { return sent.what = Show(result->header), life_.name + " answers " + sent.what; });
-    sent.arrives = [cluster = life_.cluster, to, result] {
-      cluster->coordinator->OnResult(to, result);
-    };
-    sent.garbled = [cluster = life_.cluster, to, deployment = load_.deployment(), epoch] {
-      cluster->coordinator->OnGarbledResult(to, deployment, epoch);
-    };
-  } else {
-    auto frame = std::make_shared<const StepMessage>(std::get<StepMessage>(std::move(output)));
-    SimWorker* next = life_.cluster->worker(next_);
-    world().Tell([&] {
-      sent.what = Show(frame->header);
-      return life_.name + " sends " + sent.what + " on to " + next->name();
-    });
-    sent.arrives = [next, to, frame] { next->OnFrame(to, frame); };
-    sent.garbled = [next, to, deployment = load_.deployment(), epoch] {
-      next->OnGarbledFrame(to, deployment, epoch);
-    };
-  }
-  life_.cluster->network->SendFrame(sent);
-}
-
-// ---- What the rules did, faults, and what is held.
-
-void SimStage::CountErrors(const ShardRunner::Output& output) {
-  const bool last = std::holds_alternative<ResultMessage>(output);
-  auto count = [&](const auto& entries) {
-    for (const auto& entry : entries) {
-      if (entry.has_error() && entry.error_stage() == load_.stage()) {
-        CountError(entry.error());
-      }
-    }
-  };
-  if (last) {
-    count(std::get<ResultMessage>(output).header.items());
-    count(std::get<ResultMessage>(output).header.commands());
-  } else {
-    count(std::get<StepMessage>(output).header.items());
-    count(std::get<StepMessage>(output).header.commands());
-  }
-}
-
-void SimStage::CountError(const v1::ErrorDetail& error) {
-  static const std::map<std::string, Rule> kRules = {
-      {"POSITION_MISMATCH", Rule::kPosition},  {"FINGERPRINT_MISMATCH", Rule::kFingerprint},
-      {"STALE_GENERATION", Rule::kGeneration}, {"SEQUENCE_NOT_FOUND", Rule::kNotFound},
-      {"SEQUENCE_TWICE", Rule::kTwice},        {"NON_FINITE", Rule::kNotFinite},
-      {"BACKEND_FAILED", Rule::kBackendAlone}, {"SLICE_MISMATCH", Rule::kSlice}};
-  world().Tell([&] { return life_.name + " refuses: " + error.message(); });
-  if (const auto rule = kRules.find(error.reason()); rule != kRules.end()) {
-    world().Count(rule->second);
-  } else {
-    // KV_PAGES above all: the ledger admitted what the stage has no room for.
-    world().Fail(life_.name + " refused what no fault explains: " + error.reason() + ": " +
-                 error.message());
-  }
-}
+// ---- Faults, and what is held.
 
 bool SimStage::FlipBit(uint64_t random) {
   std::vector<std::pair<std::string, uint64_t>> names;
@@ -467,7 +339,7 @@ bool SimStage::FlipBit(uint64_t random) {
 
 void SimStage::FailBackend() {
   world().Tell([&] { return "FAULT: the next step of " + life_.name + "'s device fails"; });
-  shard_.FailNextRead();
+  device_.FailNextRead();
 }
 
 void SimStage::Poison(uint64_t random) {
@@ -475,7 +347,7 @@ void SimStage::Poison(uint64_t random) {
   world().Tell([&] {
     return "FAULT: " + life_.name + " computes NaN for token " + std::to_string(kPoisonToken);
   });
-  shard_.PoisonToken(kPoisonToken, spec_.first_layer + static_cast<uint32_t>(random % layers));
+  device_.PoisonToken(kPoisonToken, spec_.first_layer + static_cast<uint32_t>(random % layers));
 }
 
 uint64_t SimStage::pages_in_use() const {

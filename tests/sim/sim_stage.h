@@ -19,7 +19,7 @@
 #include "common/frame.h"
 #include "strata/v1/membership.pb.h"
 #include "tests/sim/cluster.h"
-#include "tests/worker/runner/hash_shard.h"
+#include "tests/sim/stage_device.h"
 #include "worker/node/stage_epochs.h"
 #include "worker/node/step_queue.h"
 #include "worker/runner/carry_rounds.h"
@@ -27,6 +27,9 @@
 #include "worker/runner/shard_runner.h"
 
 namespace strata::sim {
+
+// What the load of a stage says, with room for what meddlers add.
+StageSpec StageSpecOf(const Scenario& scenario, const v1::Load& load);
 
 // One life of a worker, which its stages do not outlive.
 struct WorkerLife {
@@ -47,6 +50,7 @@ class SimStage {
   using ReachFn = std::function<void(const std::function<void(SimStage*)>& what)>;
 
   SimStage(const WorkerLife& life, const v1::Load& load, ReachFn reach);
+  ~SimStage() { device_.End(); }
   SimStage(const SimStage&) = delete;
   SimStage& operator=(const SimStage&) = delete;
 
@@ -69,13 +73,16 @@ class SimStage {
   void OnOnwardBroken(uint64_t epoch, const absl::Status& status);
   // It is being unloaded: nothing goes in or out any more.
   void Stop();
+  // Ranks compute a step, or join: it is not to end before they have.
+  bool busy() const { return device_.busy(); }
+  std::shared_ptr<RankOwner> rank_owner() const { return device_.owner(); }
 
   // Faults of state and device. FlipBit: false where there is nothing to damage.
   bool FlipBit(uint64_t random);
   void FailBackend();
   void Poison(uint64_t random);
-  void SpoilLayer(uint32_t layer) { shard_.SpoilLayer(layer); }
-  void FailAtPoison() { shard_.FailAtToken(kPoisonToken); }
+  void SpoilLayer(uint32_t layer) { device_.SpoilLayer(layer); }
+  void FailAtPoison() { device_.FailAtPoison(); }
 
   // What it holds.
   uint64_t frames_discarded() const { return runner_.stats().frames_discarded; }
@@ -95,6 +102,8 @@ class SimStage {
   void Drive();
   void Begin(const FenceStep& step);
   void FenceRunner();
+  void OnRunnerFenced(const absl::Status& status);
+  void BeatAgain();
   void Dial(const FenceStep& step);
   void OnDialed(uint64_t dial, const absl::Status& status);
   void Carry(const FenceStep& step);
@@ -105,7 +114,11 @@ class SimStage {
   void EndInbound(const v1::LinkOpen& inbound, const absl::Status& why);
   void Tell(const std::optional<v1::LinkFault>& fault) const;
   void ComputeNext();
-  void Compute(const StepMessage& frame);
+  void Compute(const std::shared_ptr<const StepMessage>& frame);
+  void OnComputed(const StepMessage& frame, const RunnerStats& before,
+                  absl::StatusOr<ShardRunner::Output> output);
+  void OnStepFailed(const StepMessage& frame, const absl::Status& why);
+  void EndStep();
   // What computing it takes.
   nanoseconds TimeOf(const v1::StepFrame& frame) const;
   void SendOn(ShardRunner::Output output);
@@ -120,7 +133,7 @@ class SimStage {
   uint64_t next_incarnation_;
   const ReachFn reach_;
   StepClock clock_;
-  testing::HashShard shard_;
+  StageDevice device_;
   ShardRunner runner_;
   SequenceTable& table_;  // The runner's.
   StageEpochs epochs_;

@@ -121,7 +121,7 @@ TEST(ExactModel, OneWrongPageTableEntryChangesTheTokensThatFollow) {
 }
 
 TEST(Simulation, ASeedReproducesARunExactly) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 591; seed <= 620; ++seed) {
     const Scenario scenario = MakeScenario(seed);
     const Outcome once = Simulate(scenario, /*tell=*/true);
     const Outcome again = Simulate(MakeScenario(seed), /*tell=*/true);
@@ -130,6 +130,23 @@ TEST(Simulation, ASeedReproducesARunExactly) {
     EXPECT_TRUE(once.story == again.story) << "seed " << seed;
     EXPECT_FALSE(once.story.empty());
   }
+}
+
+TEST(Scenario, HasRanksInAQuarter) {
+  constexpr int kSeeds = 4000;
+  int with_ranks = 0;
+  int everywhere = 0;
+  for (uint64_t seed = 1001; seed <= 1000 + kSeeds; ++seed) {
+    const Scenario scenario = MakeScenario(seed);
+    with_ranks += scenario.ranks > 1 ? 1 : 0;
+    everywhere += scenario.ranks_everywhere ? 1 : 0;
+    if (scenario.ranks > 1) {
+      EXPECT_EQ(scenario.standby, 0u) << "seed " << seed;
+      EXPECT_GE(scenario.workers, scenario.stages + scenario.ranks - 1) << "seed " << seed;
+    }
+  }
+  EXPECT_NEAR(with_ranks, kSeeds / 4, kSeeds / 50);
+  EXPECT_NEAR(everywhere, with_ranks / 2, kSeeds / 50);
 }
 
 TEST(Shrink, KeepsWhatTheFailureNeedsAndNothingElse) {

@@ -10,17 +10,22 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/frame.h"
 #include "strata/v1/membership.pb.h"
 #include "strata/v1/shard.pb.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/rank_wires.h"
 #include "tests/sim/sim_cache.h"
 #include "tests/sim/sim_loader.h"
+#include "tests/sim/sim_seat.h"
 #include "tests/sim/sim_stage.h"
 #include "worker/node/membership.h"
 #include "worker/node/node_stages.h"
+#include "worker/ranks/rank_channels.h"
 
 namespace strata::sim {
 
@@ -45,6 +50,7 @@ class SimWorker : private NodeHost {
   void Stall(TimePoint until);
   // Its stages compute so many times slower until then.
   void SlowDown(uint32_t times, TimePoint until);
+  bool stalled() const { return up_ && world().now() < stalled_until_; }
   uint32_t TimesSlower() const { return world().now() < slow_until_ ? times_slower_ : 1; }
   void BreakControlStream();
 
@@ -80,7 +86,16 @@ class SimWorker : private NodeHost {
                    const std::function<void(bool given, bool damaged)>& answer);
   // Another worker's stage is to take the place of one of this worker's.
   void OnKvAsked(const v1::CarryKvRequest& request, const SimStage::KvAnswerFn& answer);
+  // The leader of a stage asks a rank of this worker to join, and has connected all of them.
+  using RankAnswerFn =
+      std::function<void(const absl::StatusOr<std::shared_ptr<const RankOwner>>& owner)>;
+  void OnRankAsked(const RankAsked& asked, const RankAnswerFn& answer);
+  void OnRanksConnected(uint64_t incarnation, uint64_t deployment, uint64_t loaded_epoch,
+                        const std::shared_ptr<RankChannels>& channels);
   void OnGarbledFrame(uint64_t incarnation, uint64_t deployment, uint64_t epoch);
+
+  // Loads of ranks, from when they come until they are gone.
+  std::vector<const v1::Load*> Ranks() const;
 
   // Sequences and pages that the stage of a deployment holds; of all stages when `deployment` is 0.
   size_t sequences(uint64_t deployment) const;
@@ -120,11 +135,22 @@ class SimWorker : private NodeHost {
   void Fence(StageId stage, const v1::Fence& fence) override;
   void LoadByCache(StageId stage);
   void EndLoad(StageId stage, const SimLoader::Loaded& loaded);
+  void EndStage(StageId stage);
+  // The rank that follows, loaded in this epoch; or null.
+  SimSeat* SeatOf(uint64_t deployment, uint64_t loaded_epoch) const;
+  bool FailRank();
 
   // A stage, from its Load on.
   struct Placed {
     v1::Load load;
-    std::unique_ptr<SimStage> host;  // Once it is loaded.
+    // One of them, once it is loaded: a stage or its first rank, or a rank that follows.
+    std::unique_ptr<SimStage> host;
+    std::unique_ptr<SimSeat> seat;
+
+    bool loaded() const { return host != nullptr || seat != nullptr; }
+    std::shared_ptr<RankOwner> rank_owner() const {
+      return host != nullptr ? host->rank_owner() : seat != nullptr ? seat->owner() : nullptr;
+    }
   };
 
   Cluster* const cluster_;
@@ -146,6 +172,8 @@ class SimWorker : private NodeHost {
   SimCache cache_;
   std::unique_ptr<SimLoader> loader_;  // Of the process.
   uint64_t blobs_fetched_ = 0;
+  // Of ranks that ended with the machine, until it starts again.
+  std::vector<std::shared_ptr<RankOwner>> vanished_;
   std::map<StageId, Placed> placed_;
 };
 

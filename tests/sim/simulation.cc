@@ -7,6 +7,7 @@
 
 #include "common/app/log.h"
 #include "common/check.h"
+#include "common/plan.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/deployment_watch.h"
 #include "tests/sim/exact_model.h"
@@ -32,12 +33,19 @@ class Simulation {
   Simulation(const Scenario& scenario, bool tell)
       : world_(&scenario, tell),
         network_(&world_, scenario.stages + 1),
-        cluster_{&world_, &network_, {}, nullptr},
+        cluster_{&world_, &network_, std::make_unique<RankFibers>(&world_), {}, nullptr},
         coordinator_(&cluster_),
         clients_(&cluster_, ExactModelSpec(scenario.layers)) {
     cluster_.coordinator = &coordinator_;
     for (uint32_t i = 0; i < scenario.workers; ++i) {
       cluster_.workers.push_back(std::make_unique<SimWorker>(&cluster_, static_cast<Machine>(i)));
+    }
+  }
+
+  // What waits within calls ends.
+  ~Simulation() {
+    for (const auto& worker : cluster_.workers) {
+      worker->Stop(/*silent=*/true);
     }
   }
 
@@ -143,6 +151,23 @@ class Simulation {
       if (sequences > 0 || pages > 0) {
         world_.Fail(worker->name() + " still holds " + std::to_string(sequences) +
                     " sequences and " + std::to_string(pages) + " KV pages when all is over");
+      }
+      CheckRanks(*worker, deployment);
+    }
+  }
+
+  // Nothing of ranks is anywhere that the plan does not name.
+  void CheckRanks(const SimWorker& worker, const Deployment* deployment) {
+    for (const v1::Load* load : worker.Ranks()) {
+      const bool loaded = deployment != nullptr && deployment->id() == load->deployment();
+      const auto& stages = loaded ? OnlyPipeline(deployment->plan()).stages()
+                                  : v1::PlanPipeline::default_instance().stages();
+      const auto stage = static_cast<int>(load->stage());
+      const auto rank = static_cast<int>(load->ranks().rank());
+      if (stage >= stages.size() || rank >= stages[stage].ranks_size() ||
+          stages[stage].ranks(rank).node() != worker.name()) {
+        world_.Fail(worker.name() + " still holds rank " + std::to_string(rank) + " of stage " +
+                    std::to_string(stage) + " when all is over");
       }
     }
   }

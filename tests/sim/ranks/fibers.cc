@@ -4,9 +4,14 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "common/check.h"
+
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace strata::sim {
 namespace {
@@ -18,17 +23,44 @@ constexpr size_t kStackBytes = size_t{512} << 10;
 // A stack is entered by makecontext; from then on it is left and gone on with by jumps, since
 // swapcontext asks the system for signals at each. Sanitizers know swapcontext.
 struct Fibers::Fiber {
+  // Thread sanitizer is told which stack goes on.
+#ifdef __SANITIZE_THREAD__
+  class ToldStack {
+   public:
+    ToldStack() : own_(__tsan_create_fiber(0)) {}
+    ~ToldStack() { __tsan_destroy_fiber(own_); }
+    ToldStack(const ToldStack&) = delete;
+    ToldStack& operator=(const ToldStack&) = delete;
+    void Enter() {
+      outside_ = __tsan_get_current_fiber();
+      __tsan_switch_to_fiber(own_, 0);
+    }
+    void Leave() { __tsan_switch_to_fiber(outside_, 0); }
+
+   private:
+    void* const own_;
+    void* outside_ = nullptr;
+  };
+#else
+  struct ToldStack {
+    void Enter() {}
+    void Leave() {}
+  };
+#endif
+
   std::function<void()> body;
-  std::vector<char> stack;
+  std::unique_ptr<char[]> stack;
   ucontext_t own;
   ucontext_t outside;
   jmp_buf own_jump;
   jmp_buf outside_jump;
   bool entered = false;
   bool ended = false;
+  ToldStack told;
 
   void Continue() {
 #ifdef STRATA_SANITIZED
+    told.Enter();
     swapcontext(&outside, &own);
 #else
     if (_setjmp(outside_jump) != 0) {
@@ -42,6 +74,7 @@ struct Fibers::Fiber {
   }
   void Leave() {
 #ifdef STRATA_SANITIZED
+    told.Leave();
     swapcontext(&own, &outside);
 #else
     if (_setjmp(own_jump) == 0) {
@@ -65,10 +98,10 @@ Fibers::~Fibers() { STRATA_CHECK(fibers_.empty()); }
 void Fibers::Start(std::function<void()> body) {
   auto fiber = std::make_unique<Fiber>();
   fiber->body = std::move(body);
-  fiber->stack.resize(kStackBytes);
+  fiber->stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
   getcontext(&fiber->own);
-  fiber->own.uc_stack.ss_sp = fiber->stack.data();
-  fiber->own.uc_stack.ss_size = fiber->stack.size();
+  fiber->own.uc_stack.ss_sp = fiber->stack.get();
+  fiber->own.uc_stack.ss_size = kStackBytes;
   fiber->own.uc_link = nullptr;
   makecontext(&fiber->own, Enter, 0);
   fibers_.push_back(std::move(fiber));

@@ -45,6 +45,23 @@ inline HashRow HashInput(std::span<const float> values) {
   }
   return row;
 }
+// A row as it travels, and of what travelled.
+inline void HashValuesOf(const HashRow& row, std::span<float> out) {
+  for (uint32_t i = 0; i < kHashHidden; ++i) {
+    out[i] = row.finite ? static_cast<float>(row.state >> (16 * i) & 0xFFFF)
+                        : std::numeric_limits<float>::quiet_NaN();
+  }
+}
+inline HashRow HashRowOf(std::span<const float> values) {
+  HashRow row;
+  for (uint32_t i = 0; i < kHashHidden; ++i) {
+    row.finite &= std::isfinite(values[i]);
+    if (std::isfinite(values[i])) {
+      row.state |= static_cast<uint64_t>(values[i]) << (16 * i);
+    }
+  }
+  return row;
+}
 // What a row leaves in a layer's KV.
 inline HashRow HashKv(const HashRow& row, uint32_t layer, uint32_t position) {
   return {Mix64(row.state ^ Mix64(uint64_t{layer} << 32 | position)), row.finite};
@@ -189,13 +206,7 @@ class HashShard : public Shard {
       return absl::InternalError("residual of the wrong size");
     }
     for (size_t r = 0; r < rows_.size(); ++r) {
-      for (uint32_t i = 0; i < kHashHidden; ++i) {
-        const float value = values[r * kHashHidden + i];
-        rows_[r].finite &= std::isfinite(value);
-        if (std::isfinite(value)) {
-          rows_[r].state |= static_cast<uint64_t>(value) << (16 * i);
-        }
-      }
+      rows_[r] = HashRowOf(values.subspan(r * kHashHidden, kHashHidden));
     }
     return absl::OkStatus();
   }
@@ -249,11 +260,7 @@ class HashShard : public Shard {
       return absl::InternalError("residual of the wrong size");
     }
     for (size_t r = 0; r < rows_.size(); ++r) {
-      for (uint32_t i = 0; i < kHashHidden; ++i) {
-        out[r * kHashHidden + i] = rows_[r].finite
-                                       ? static_cast<float>(rows_[r].state >> (16 * i) & 0xFFFF)
-                                       : std::numeric_limits<float>::quiet_NaN();
-      }
+      HashValuesOf(rows_[r], out.subspan(r * kHashHidden, kHashHidden));
     }
     return absl::OkStatus();
   }
