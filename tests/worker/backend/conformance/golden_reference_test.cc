@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "tests/worker/backend/conformance/conforming_backends.h"
 #include "tests/worker/backend/models/golden_runs.h"
@@ -115,13 +116,20 @@ struct Fidelity {
   double kl = 0;     // Mean over all positions, in nats.
 };
 
-Fidelity MeasureFidelity(Backend* backend, const GoldenModel& model, v1::Quantize quantize) {
+// None where the backend does not quantize the model.
+std::optional<Fidelity> MeasureFidelity(Backend* backend, const GoldenModel& model,
+                                        v1::Quantize quantize) {
   const auto stored = LoadOn(backend, model);
   // With int8 activations where the backend has them.
-  auto by_int8 = TryLoad(backend, model, {model.name, quantize, v1::ACTIVATIONS_INT8}, {});
-  EXPECT_TRUE(by_int8.ok() || IsRefusal(by_int8.status())) << by_int8.status();
-  const auto forward =
-      by_int8.ok() ? *std::move(by_int8) : LoadOn(backend, model, {.quantize = quantize});
+  auto loaded = TryLoad(backend, model, {model.name, quantize, v1::ACTIVATIONS_INT8}, {});
+  if (IsRefusal(loaded.status())) {
+    loaded = TryLoad(backend, model, {model.name, quantize, v1::ACTIVATIONS_F32}, {});
+  }
+  if (!loaded.ok()) {
+    EXPECT_TRUE(IsRefusal(loaded.status()));
+    return std::nullopt;
+  }
+  const auto forward = *std::move(loaded);
   const size_t vocab = model.spec.vocab;
   Fidelity out;
   size_t rows = 0;
@@ -154,10 +162,16 @@ Fidelity MeasureFidelity(Backend* backend, const GoldenModel& model, v1::Quantiz
   return out;
 }
 
-Fidelity ReportFidelity(Backend* backend, const GoldenModel& model, v1::Quantize quantize) {
-  const Fidelity fidelity = MeasureFidelity(backend, model, quantize);
-  std::printf("%s, %s: %zu of %zu clear choices kept, KL %.2g nats\n", model.name.c_str(),
-              v1::Quantize_Name(quantize).c_str(), fidelity.kept, fidelity.clear, fidelity.kl);
+std::optional<Fidelity> ReportFidelity(Backend* backend, const GoldenModel& model,
+                                       v1::Quantize quantize) {
+  const std::optional<Fidelity> fidelity = MeasureFidelity(backend, model, quantize);
+  const std::string kind = v1::Quantize_Name(quantize);
+  if (fidelity.has_value()) {
+    std::printf("%s, %s: %zu of %zu clear choices kept, KL %.2g nats\n", model.name.c_str(),
+                kind.c_str(), fidelity->kept, fidelity->clear, fidelity->kl);
+  } else {
+    std::printf("%s, %s: the backend does not quantize it\n", model.name.c_str(), kind.c_str());
+  }
   return fidelity;
 }
 
@@ -166,23 +180,33 @@ class FidelityTest : public BackendConformance {};
 TEST_P(FidelityTest, QuantizingTheBundledModelKeepsItsChoices) {
   const GoldenModel model = LoadGoldenModel("recall");
   for (const v1::Quantize quantize : {v1::QUANTIZE_INT8, v1::QUANTIZE_INT4}) {
-    const Fidelity fidelity = ReportFidelity(backend_.get(), model, quantize);
-    EXPECT_GT(fidelity.clear, 500u);
-    EXPECT_GE(static_cast<double>(fidelity.kept),
-              (quantize == v1::QUANTIZE_INT8 ? 0.99 : 0.9) * static_cast<double>(fidelity.clear));
+    const std::optional<Fidelity> fidelity = ReportFidelity(backend_.get(), model, quantize);
+    ASSERT_TRUE(fidelity.has_value());
+    EXPECT_GT(fidelity->clear, 500u);
+    EXPECT_GE(static_cast<double>(fidelity->kept),
+              (quantize == v1::QUANTIZE_INT8 ? 0.99 : 0.9) * static_cast<double>(fidelity->clear));
   }
 }
 
 // Of random weights, whose choices mean little: how far apart the distributions are is for people.
+// A backend may leave out models whose widths are no whole groups of its integers, but not most.
 TEST_P(FidelityTest, QuantizingModelsOfRandomWeightsIsReported) {
+  size_t reported = 0;
+  size_t models = 0;
   for (const char* const name : {"llama", "llama31", "llama2-mha-f32", "mistral", "qwen2", "qwen3",
                                  "gemma2", "gemma3", "phi3", "granite", "olmo2", "smollm3"}) {
     const GoldenModel model = LoadGoldenModel(name);
-    const double int8 = ReportFidelity(backend_.get(), model, v1::QUANTIZE_INT8).kl;
-    const double int4 = ReportFidelity(backend_.get(), model, v1::QUANTIZE_INT4).kl;
-    EXPECT_GT(int8, 0) << "nothing was quantized";
-    EXPECT_GT(int4, int8);
+    const auto int8 = ReportFidelity(backend_.get(), model, v1::QUANTIZE_INT8);
+    const auto int4 = ReportFidelity(backend_.get(), model, v1::QUANTIZE_INT4);
+    ++models;
+    if (!int8.has_value() || !int4.has_value()) {
+      continue;
+    }
+    ++reported;
+    EXPECT_GT(int8->kl, 0) << "nothing was quantized";
+    EXPECT_GT(int4->kl, int8->kl);
   }
+  EXPECT_GT(2 * reported, models);
 }
 
 std::vector<GoldenFormat> Formats(bool reference) {
