@@ -20,7 +20,7 @@ constexpr uint64_t kScores = 3;
 constexpr uint64_t kKeyFloats = 3;
 // MLX begins so many computations before the first of them has ended.
 constexpr uint64_t kWidenedAhead = 12;
-// Between rows of keys that are attended, whole spans.
+// Keys are attended up to the ends of spans, the longest of which has so many.
 constexpr uint64_t kSpanKeys = 512;
 
 uint64_t RoundUp(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }

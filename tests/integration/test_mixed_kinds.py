@@ -34,7 +34,7 @@ def layers_of(model):
 
 def kinds_in(numerics_class):
     """[(kind, first layer, last layer)] of a class that names several."""
-    runs = re.findall(r"(?:^|\+)(mlx-1\.[\w.]+|cpu-\d+):(\d+)-(\d+)", numerics_class.split("/")[0])
+    runs = re.findall(r"(?:^|\+)(mlx-2\.[\w.]+|cpu-\d+):(\d+)-(\d+)", numerics_class.split("/")[0])
     return [("mlx" if kind.startswith("mlx") else "cpu", int(first), int(last)) for kind, first, last in runs]
 
 
@@ -55,7 +55,7 @@ def test_pipelines_of_several_kinds_compute_the_references_results(cluster, mode
         assert "numerics_changes" not in answers[0]
         name = answers[0]["numerics_class"]
         if {node[0] for node in nodes} == {"m"}:
-            assert name.startswith("mlx-1.") and ":" not in name, name
+            assert name.startswith("mlx-2.") and ":" not in name, name
         else:
             assert kinds_in(name) == [("mlx" if node[0] == "m" else "cpu", first, last) for node, first, last in cuts], name
     check = cluster.json("model", "check", model)

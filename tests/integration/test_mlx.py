@@ -51,7 +51,7 @@ def test_logits_are_the_references_and_the_same_bits_on_every_partition(cluster,
             answer = cluster.generate(model, ids=case["prompt_ids"], max_tokens=24, temperature=0, repetition_penalty=1,
                                       ignore_eos=True, logits=tmp_path / "logits.safetensors")
             assert answer["token_ids"] == case["greedy_ids"], case["name"]
-            assert answer["numerics_class"].startswith("mlx-1."), answer["numerics_class"]
+            assert answer["numerics_class"].startswith("mlx-2."), answer["numerics_class"]
             assert np.abs(answer["logits"] - expected[f"{case['name']}.logits"]).max() <= TOLERANCE, case["name"]
             bits.add((case["name"], answer["logits"].tobytes()))
         cluster.run("model", "unload", model)
@@ -101,7 +101,7 @@ def test_activations_are_floats_where_all_nodes_are_mlx_s_and_int8_is_refused(cl
     # Among others it is left out, and the plan says why.
     plan = cluster.json("plan", model, "--activations", "int8")
     assert "act=int8" in plan["numerics_class"]
-    assert any("Node m0 is left out: it computes as mlx-1." in sentence for sentence in plan["why"]), plan["why"]
+    assert any("Node m0 is left out: it computes as mlx-2." in sentence for sentence in plan["why"]), plan["why"]
 
 
 def test_a_kv_of_two_bytes_and_quantized_weights_answer_alike_on_every_partition(cluster):
@@ -110,7 +110,7 @@ def test_a_kv_of_two_bytes_and_quantized_weights_answer_alike_on_every_partition
     for stages in (1, 2):
         load(cluster, "llama", stages, quantize="int4", activations="f32")
         answer = cluster.generate("llama", ids=case["prompt_ids"], max_tokens=24, temperature=0, ignore_eos=True, logprobs=3)
-        assert re.fullmatch(r"mlx-1\.\w+\.[\d.]+/w=int4,head=int8,act=f32/kv=f16", answer["numerics_class"])
+        assert re.fullmatch(r"mlx-2\.\w+\.[\d.]+/w=int4,head=int8,act=f32/kv=f16", answer["numerics_class"])
         answers.append((answer["token_ids"], answer["logprobs"]))
         cluster.run("model", "unload", "llama")
     assert answers[0] == answers[1]

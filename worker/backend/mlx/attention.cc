@@ -4,15 +4,24 @@
 #include <limits>
 #include <utility>
 
+#include "common/model/window.h"
 #include "common/status.h"
 #include "mlx/fast.h"
 #include "mlx/ops.h"
+#include "worker/backend/mlx/kv_arrays.h"
 #include "worker/backend/mlx/layer_ops.h"
 
 namespace strata::mlx {
 namespace {
 
 namespace mx = ::mlx::core;
+
+// Of the arrays of a batch's spans that are there once for all layers.
+constexpr uint64_t kWholeMaskBytes = uint64_t{1} << 20;
+
+mx::array Booleans(const std::vector<uint8_t>& values, mx::Shape shape) {
+  return mx::array(values.data(), std::move(shape), mx::bool_);
+}
 
 // [rows, heads, width] as MLX attends: [1, heads, rows, width].
 mx::array HeadsFirst(const mx::array& rows) {
@@ -50,21 +59,93 @@ mx::array AttendCapped(const AttentionSpec& attention, const mx::array& queries,
                      {1, heads, rows, values.shape(3)});
 }
 
+// bool [1, heads, keys, width], each number for itself.
+mx::array KeptKeys(const KeySpan& span, uint32_t heads, uint32_t width) {
+  const auto key_of = [&](uint32_t position) {
+    return std::clamp(position, span.first_key, span.first_key + span.keys) - span.first_key;
+  };
+  const uint32_t begin = key_of(span.first_kept);
+  const uint32_t end = key_of(span.length());
+  std::vector<uint8_t> kept(size_t{heads} * span.keys * width);
+  for (uint32_t head = 0; head < heads; ++head) {
+    const auto keys = kept.begin() + size_t{head} * span.keys * width;
+    std::fill(keys + size_t{begin} * width, keys + size_t{end} * width, 1);
+  }
+  return Booleans(
+      kept, {1, static_cast<int>(heads), static_cast<int>(span.keys), static_cast<int>(width)});
+}
+
+// bool [1, 1, rows, keys]
+mx::array SeenKeys(const KeySpan& span, uint32_t window) {
+  std::vector<uint8_t> seen(size_t{span.rows} * span.keys);
+  for (uint32_t row = 0; row < span.rows; ++row) {
+    const uint32_t position = span.position + row;
+    const auto keys = seen.begin() + size_t{row} * span.keys;
+    std::fill(keys + (FirstSeen(position, window) - span.first_key),
+              keys + (position + 1 - span.first_key), 1);
+  }
+  return Booleans(seen, {1, 1, static_cast<int>(span.rows), static_cast<int>(span.keys)});
+}
+
+// Of rows [first, first + rows) of the span.
+mx::array MaskOf(const SpanArrays& arrays, uint32_t first, uint32_t rows) {
+  const KeySpan& span = arrays.span;
+  const int keys = static_cast<int>(span.keys);
+  const int count = static_cast<int>(rows);
+  if (arrays.mask.has_value()) {
+    const int begin = static_cast<int>(first);
+    return rows == span.rows
+               ? *arrays.mask
+               : mx::slice(*arrays.mask, {0, 0, begin, 0}, {1, 1, begin + count, keys});
+  }
+  const int first_key = static_cast<int>(span.first_key);
+  const int position = static_cast<int>(span.position + first);
+  const mx::array key_at =
+      mx::reshape(mx::arange(first_key, first_key + keys, mx::int32), {1, 1, 1, keys});
+  const mx::array row_at =
+      mx::reshape(mx::arange(position, position + count, mx::int32), {1, 1, count, 1});
+  const mx::array mask = mx::less_equal(key_at, row_at);
+  return arrays.window == 0
+             ? mask
+             : mx::logical_and(
+                   mask, mx::greater(key_at, row_at - mx::array(static_cast<int>(arrays.window))));
+}
+
 }  // namespace
 
-SpanArrays ArraysOf(KeySpan span, uint32_t window) {
-  const int first = static_cast<int>(span.first_key);
-  const int keys = static_cast<int>(span.keys);
-  const mx::array at = mx::arange(first, first + keys, mx::int32);
-  const mx::array kept =
-      mx::logical_and(mx::greater_equal(at, mx::array(static_cast<int>(span.first_kept))),
-                      mx::less(at, mx::array(static_cast<int>(span.length()))));
-  mx::array pages = Indices(span.pages);
-  return {.span = std::move(span),
-          .window = window,
-          .pages = std::move(pages),
-          .key_at = mx::reshape(at, {1, 1, 1, keys}),
-          .is_kept = mx::reshape(kept, {keys, 1})};
+KvShape KvShapeOf(const AttentionSpec& attention) {
+  return {.group = attention.kv_group,
+          .heads = KvHeadsOf(attention),
+          .width = attention.latent.rank != 0 ? attention.latent.rank : attention.head_dim};
+}
+
+std::vector<SpanArrays> ArraysOf(std::vector<KeySpan> spans, const KvShape& shape,
+                                 uint32_t window) {
+  uint64_t bytes = 0;
+  for (const KeySpan& span : spans) {
+    bytes += uint64_t{span.keys} * (span.rows + shape.heads * shape.width);
+  }
+  const bool whole = bytes <= kWholeMaskBytes;
+  std::vector<SpanArrays> arrays;
+  arrays.reserve(spans.size());
+  for (KeySpan& span : spans) {
+    std::vector<uint32_t> slices;
+    slices.reserve(shape.heads * span.pages.size());
+    for (uint32_t head = 0; head < shape.heads; ++head) {
+      for (const PageId page : span.pages) {
+        slices.push_back(SliceOf(page, shape.heads, head));
+      }
+    }
+    mx::array is_kept = KeptKeys(span, whole ? shape.heads : 1, whole ? shape.width : 1);
+    std::optional<mx::array> mask =
+        whole ? std::make_optional(SeenKeys(span, window)) : std::nullopt;
+    arrays.push_back({.span = std::move(span),
+                      .window = window,
+                      .slices = Indices(slices),
+                      .is_kept = std::move(is_kept),
+                      .mask = std::move(mask)});
+  }
+  return arrays;
 }
 
 uint32_t TileRows(const AttentionSpec& attention, const KeySpan& span, uint64_t bytes,
@@ -76,15 +157,11 @@ uint32_t TileRows(const AttentionSpec& attention, const KeySpan& span, uint64_t 
 SpanKv KvOf(const AttentionSpec& attention, const SpanArrays& span, const mx::array& keys,
             const std::optional<mx::array>& values) {
   const int rank = static_cast<int>(attention.latent.rank);
-  const auto by_head = [&](const mx::array& rows) {
-    const int heads = static_cast<int>(attention.kv_heads);
-    return HeadsFirst(
-        mx::reshape(rows, {static_cast<int>(span.span.keys), heads, rows.shape(1) / heads}));
-  };
   // What lies where there is no value may be no number, which a weight of 0 would not undo.
-  const mx::array kept = mx::where(
-      span.is_kept, values.has_value() ? *values : Columns(keys, 0, rank), mx::array(0.0f));
-  return {by_head(keys), by_head(kept)};
+  const mx::array kept =
+      mx::where(span.is_kept, values.has_value() ? *values : Columns(keys, 0, rank),
+                mx::array(0.0f, keys.dtype()));
+  return {mx::astype(keys, mx::float32), mx::astype(kept, mx::float32)};
 }
 
 absl::StatusOr<mx::array> Attended(const AttentionSpec& attention, const SpanArrays& span,
@@ -92,15 +169,7 @@ absl::StatusOr<mx::array> Attended(const AttentionSpec& attention, const SpanArr
                                    const SpanKv& kv, const std::optional<mx::array>& sinks) {
   const mx::array q = HeadsFirst(queries);
   const auto& [k, v] = kv;
-  const int position = static_cast<int>(span.span.position + first);
-  const mx::array row_at =
-      mx::reshape(mx::arange(position, position + static_cast<int>(rows), mx::int32),
-                  {1, 1, static_cast<int>(rows), 1});
-  mx::array mask = mx::less_equal(span.key_at, row_at);
-  if (span.window != 0) {
-    mask = mx::logical_and(
-        mask, mx::greater(span.key_at, row_at - mx::array(static_cast<int>(span.window))));
-  }
+  const mx::array mask = MaskOf(span, first, rows);
   RETURN_IF_ERROR(CheckAttentionShapes(
       span.span, first, rows,
       {DimensionsOf(q), DimensionsOf(k), DimensionsOf(v), DimensionsOf(mask)}));

@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_BACKEND_MLX_ATTENTION_H_
 #define STRATA_WORKER_BACKEND_MLX_ATTENTION_H_
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -13,16 +14,29 @@
 
 namespace strata::mlx {
 
-// A span's arrays that are the same in all layers of a KV group.
+// A span's arrays that are the same in all layers of a KV group whose KV has one shape.
 struct SpanArrays {
   KeySpan span;
   uint32_t window = 0;
-  ::mlx::core::array pages;    // int32 [pages]
-  ::mlx::core::array key_at;   // int32 [1, 1, 1, keys]: their positions.
-  ::mlx::core::array is_kept;  // bool [keys, 1]: whether the pages have them.
+  ::mlx::core::array slices;  // int32 [KV heads * pages], head by head.
+  // Whether the pages have the values, bool [1, KV heads, keys, width of a value] or, as MLX
+  // broadcasts it, [1, 1, keys, 1].
+  ::mlx::core::array is_kept;
+  // Which keys each row sees, bool [1, 1, rows, keys]; none where it is computed in every layer.
+  std::optional<::mlx::core::array> mask;
 };
-// May throw.
-SpanArrays ArraysOf(KeySpan span, uint32_t window);
+// Of a layer's KV.
+struct KvShape {
+  uint32_t group = 0;
+  uint32_t heads = 0;
+  uint32_t width = 0;  // Of a value.
+
+  auto operator<=>(const KvShape&) const = default;
+};
+KvShape KvShapeOf(const AttentionSpec& attention);
+// Of all spans of a batch. What is the same in all layers is there once, unless that would take
+// more than a little memory. May throw.
+std::vector<SpanArrays> ArraysOf(std::vector<KeySpan> spans, const KvShape& shape, uint32_t window);
 
 // Rows of a span that are attended at once: so that their scores stay below `bytes`, but one at
 // least, and no more than `most`.
@@ -35,7 +49,7 @@ struct SpanKv {
   ::mlx::core::array keys;
   ::mlx::core::array values;
 };
-// Of what KvArrays gives of the span's pages; no values with latent vectors. May throw.
+// Of what KvArrays gives of the span's slices; no values with latent vectors. May throw.
 SpanKv KvOf(const AttentionSpec& attention, const SpanArrays& span, const ::mlx::core::array& keys,
             const std::optional<::mlx::core::array>& values);
 

@@ -12,7 +12,7 @@
 namespace strata::mlx {
 namespace {
 
-static_assert(kSpanTokens % kPageTokens == 0);
+static_assert(kLeastSpanTokens % kPageTokens == 0);
 
 std::string ShapeText(const std::vector<int>& shape) {
   return absl::StrCat("(", absl::StrJoin(shape, ","), ")");
@@ -42,10 +42,11 @@ std::vector<KeySpan> KeySpansOf(std::span<const BatchItem> items, uint32_t group
       span.item = i;
       span.first_row = item.first_row + done;
       span.position = item.position + done;
-      const uint32_t first_of_span = span.position / kSpanTokens * kSpanTokens;
-      const uint32_t end = first_of_span + kSpanTokens;
+      const uint32_t tokens = SpanTokensAt(span.position);
+      const uint32_t first_of_span = span.position / tokens * tokens;
+      const uint32_t end = first_of_span + tokens;
       span.rows = std::min(item.rows - done, end - span.position);
-      span.first_key = FirstSeen(first_of_span, window) / kSpanTokens * kSpanTokens;
+      span.first_key = FirstSeen(first_of_span, window) / kPageTokens * kPageTokens;
       span.keys = end - span.first_key;
       span.first_kept = FirstSeen(span.position, window);
       span.pages =

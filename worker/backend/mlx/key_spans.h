@@ -3,6 +3,8 @@
 #ifndef STRATA_WORKER_BACKEND_MLX_KEY_SPANS_H_
 #define STRATA_WORKER_BACKEND_MLX_KEY_SPANS_H_
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,13 +14,20 @@
 
 namespace strata::mlx {
 
-// Positions of one span: rows of a span meet equally many keys, whole spans of them, so that a
-// row's shapes are the same alone, in a chunk and in a batch.
-inline constexpr uint32_t kSpanTokens = 512;
+inline constexpr uint32_t kLeastSpanTokens = 32;
+inline constexpr uint32_t kMostSpanTokens = 512;
 
-// Rows of one item whose positions lie in one span, and the keys that they meet: those of whole
-// spans, from the first one that a query of the rows' span sees to the end of that span. What a row
-// does not see is masked.
+// Positions of the span that `position` lies in, which begins at a multiple of them: an eighth of
+// the power of 2 at or below it, within limits, so that few keys are attended in vain, and few
+// spans are many rows. Rows of a span meet equally many keys, so that a row's shapes are the same
+// alone, in a chunk and in a batch.
+constexpr uint32_t SpanTokensAt(uint32_t position) {
+  return std::clamp(std::bit_floor(position) / 8, kLeastSpanTokens, kMostSpanTokens);
+}
+
+// Rows of one item whose positions lie in one span, and the keys that they meet: of whole pages,
+// from the first one that a query at the span's begin sees to the end of the span. What a row does
+// not see is masked.
 struct KeySpan {
   uint32_t item = 0;       // Of the batch.
   uint32_t first_row = 0;  // Of the batch.

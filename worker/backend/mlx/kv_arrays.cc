@@ -24,35 +24,37 @@ uint64_t ElementBytes(const StageSpec& spec) {
   return spec.kv_dtype == v1::KV_DTYPE_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-// Rows of a page as one row, so that a page is copied as one piece.
-mx::array ByPage(const mx::array& rows) {
-  return mx::reshape(rows, {rows.shape(0) / kPage, kPage * rows.shape(1)});
+// `rows` rows as one, so that they are copied as one piece.
+mx::array InPieces(const mx::array& all, int rows) {
+  return mx::reshape(all, {all.shape(0) / rows, rows * all.shape(1)});
 }
 
-mx::array TakePages(const mx::array& rows, const mx::array& pages) {
-  const int count = pages.shape(0);
-  return mx::reshape(mx::astype(mx::take(ByPage(rows), pages, 0), mx::float32),
-                     {count * kPage, rows.shape(1)});
+mx::array TakeSlices(const mx::array& rows, int heads, const mx::array& slices) {
+  return mx::reshape(mx::take(InPieces(rows, kPage), slices, 0),
+                     {1, heads, slices.shape(0) / heads * kPage, rows.shape(1)});
 }
 
 mx::array Scattered(const mx::array& rows, const mx::array& slots, const mx::array& values) {
-  const mx::array kept = mx::astype(values, rows.dtype());
-  return mx::scatter(rows, slots, mx::reshape(kept, {kept.shape(0), 1, kept.shape(1)}), 0);
+  return mx::scatter(
+      rows, slots,
+      mx::reshape(mx::astype(values, rows.dtype()), {slots.shape(0), 1, rows.shape(1)}), 0);
 }
 
-// In memory of its own, evaluated: [16, width]. By an array of indices, since by a number it would
-// be a view, and whoever wrote the rows then would copy them all.
-mx::array PageOf(const mx::array& rows, PageId page) {
-  mx::array copy = mx::reshape(mx::take(ByPage(rows), mx::array({static_cast<int>(page)}), 0),
-                               {kPage, rows.shape(1)});
+// In memory of its own, evaluated: [heads * 16, width]. By an array of indices, since by a number
+// it would be a view, and whoever wrote the rows then would copy them all.
+mx::array PageOf(const mx::array& rows, int heads, PageId page) {
+  mx::array copy =
+      mx::reshape(mx::take(InPieces(rows, heads * kPage), mx::array({static_cast<int>(page)}), 0),
+                  {heads * kPage, rows.shape(1)});
   mx::eval(copy);
   return copy;
 }
 
-// `page` is [16, width], of the rows' kind.
+// `page` is [heads * 16, width], of the rows' kind.
 mx::array WithPage(const mx::array& rows, PageId to, const mx::array& page) {
-  const int first = static_cast<int>(to) * kPage;
-  return mx::scatter(rows, mx::arange(first, first + kPage, mx::int32), mx::expand_dims(page, 1),
+  const int count = page.shape(0);
+  const int first = static_cast<int>(to) * count;
+  return mx::scatter(rows, mx::arange(first, first + count, mx::int32), mx::expand_dims(page, 1),
                      0);
 }
 
@@ -64,6 +66,10 @@ bool IsOf(const StageSpec& spec, uint32_t local, uint32_t group) {
 bool IsLazy(const mx::array& array) { return array.status() == mx::array::Status::unscheduled; }
 
 }  // namespace
+
+uint32_t KvHeadsOf(const AttentionSpec& attention) {
+  return attention.latent.rank != 0 ? 1 : attention.kv_heads;
+}
 
 template <typename Function>
 void KvArrays::Each(const Function& function) {
@@ -90,15 +96,18 @@ absl::Status KvArrays::Allocate(const StageSpec& spec, uint64_t shared_bytes) {
   layers_.clear();
   bytes_ = 0;
   const uint64_t needed = Bytes(spec);
-  constexpr uint64_t kMostPages = uint64_t{std::numeric_limits<int>::max()} / kPageTokens;
-  for (const uint64_t pages : spec.kv_pages) {
-    if (pages > kMostPages) {
+  for (uint32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
+    const AttentionSpec& attention = spec.model.layers[layer].attention;
+    const uint64_t pages = spec.kv_pages[attention.kv_group];
+    const uint64_t most =
+        uint64_t{std::numeric_limits<int>::max()} / (uint64_t{kPageTokens} * KvHeadsOf(attention));
+    if (pages > most) {
       return Error(absl::StatusCode::kResourceExhausted, "MEMORY_EXHAUSTED",
                    absl::StrCat("the stage's KV has ", pages,
                                 " pages of a group, where the mlx "
                                 "backend counts ",
-                                kMostPages))
-          .Limit(absl::StrCat("pages=", kMostPages))
+                                most))
+          .Limit(absl::StrCat("pages=", most))
           .Hint("load fewer KV tokens on this node");
     }
   }
@@ -108,10 +117,11 @@ absl::Status KvArrays::Allocate(const StageSpec& spec, uint64_t shared_bytes) {
     layers_.resize(spec.last_layer - spec.first_layer + 1);
     for (uint32_t i = 0; i < layers_.size(); ++i) {
       const AttentionSpec& attention = spec.model.layers[spec.first_layer + i].attention;
-      const int slots = static_cast<int>(spec.kv_pages[attention.kv_group]) * kPage;
       const bool latent = attention.latent.rank != 0;
-      const int width = static_cast<int>(latent ? attention.latent.kept()
-                                                : attention.kv_heads * attention.head_dim);
+      layers_[i].heads = static_cast<int>(KvHeadsOf(attention));
+      const int slots =
+          static_cast<int>(spec.kv_pages[attention.kv_group]) * layers_[i].heads * kPage;
+      const int width = static_cast<int>(latent ? attention.latent.kept() : attention.head_dim);
       if (slots > 0) {
         layers_[i].keys = mx::zeros({slots, width}, dtype);
         if (!latent) {
@@ -140,20 +150,21 @@ void KvArrays::Append(uint32_t local, const mx::array& slots, const mx::array& k
   }
 }
 
-mx::array KvArrays::Keys(uint32_t local, const mx::array& pages) const {
-  return TakePages(*layers_[local].keys, pages);
+mx::array KvArrays::Keys(uint32_t local, const mx::array& slices) const {
+  return TakeSlices(*layers_[local].keys, layers_[local].heads, slices);
 }
 
-std::optional<mx::array> KvArrays::Values(uint32_t local, const mx::array& pages) const {
+std::optional<mx::array> KvArrays::Values(uint32_t local, const mx::array& slices) const {
   const std::optional<mx::array>& rows = layers_[local].values;
-  return rows.has_value() ? std::make_optional(TakePages(*rows, pages)) : std::nullopt;
+  return rows.has_value() ? std::make_optional(TakeSlices(*rows, layers_[local].heads, slices))
+                          : std::nullopt;
 }
 
 void KvArrays::CopyPage(const StageSpec& spec, uint32_t group, PageId from, PageId to) {
   for (uint32_t i = 0; i < layers_.size(); ++i) {
     for (std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
       if (rows->has_value() && IsOf(spec, i, group)) {
-        *rows = WithPage(**rows, to, PageOf(**rows, from));
+        *rows = WithPage(**rows, to, PageOf(**rows, layers_[i].heads, from));
         mx::eval(**rows);
       }
     }
@@ -173,7 +184,7 @@ void KvArrays::ReadPage(const StageSpec& spec, uint32_t group, PageId page, uint
   for (uint32_t i = 0; i < layers_.size(); ++i) {
     for (const std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
       if (rows->has_value() && IsOf(spec, i, group)) {
-        const mx::array copy = PageOf(**rows, page);
+        const mx::array copy = PageOf(**rows, layers_[i].heads, page);
         std::memcpy(out, copy.data<uint8_t>(), copy.nbytes());
         out += copy.nbytes();
       }
@@ -185,13 +196,14 @@ void KvArrays::WritePage(const StageSpec& spec, uint32_t group, PageId page, con
   for (uint32_t i = 0; i < layers_.size(); ++i) {
     for (std::optional<mx::array>* const rows : {&layers_[i].keys, &layers_[i].values}) {
       if (rows->has_value() && IsOf(spec, i, group)) {
+        const int count = layers_[i].heads * kPage;
         const int width = (*rows)->shape(1);
-        const size_t bytes = kPage * width * (*rows)->itemsize();
+        const size_t bytes = static_cast<size_t>(count) * width * (*rows)->itemsize();
         mx::allocator::Data data = mx::allocator::malloc(bytes);
         std::memcpy(data.buffer().raw_ptr(), in, bytes);
         in += bytes;
         *rows =
-            WithPage(**rows, page, mx::array(std::move(data), {kPage, width}, (*rows)->dtype()));
+            WithPage(**rows, page, mx::array(std::move(data), {count, width}, (*rows)->dtype()));
         mx::eval(**rows);
       }
     }

@@ -1,4 +1,6 @@
-// A stage's KV as MLX's arrays: two of each layer, whose rows are the slots of its group's pages.
+// A stage's KV as MLX's arrays: two of each layer, whose rows are the slots of its group's pages. A
+// page has a slice for each KV head, one behind another, and a slice 16 rows, so that a gather of
+// slices gives keys and values as they are attended, head by head.
 #ifndef STRATA_WORKER_BACKEND_MLX_KV_ARRAYS_H_
 #define STRATA_WORKER_BACKEND_MLX_KV_ARRAYS_H_
 
@@ -8,10 +10,22 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/limits.h"
+#include "common/model/model_spec.h"
 #include "mlx/array.h"
 #include "worker/backend/stage.h"
 
 namespace strata::mlx {
+
+// Heads of what a layer keeps.
+uint32_t KvHeadsOf(const AttentionSpec& attention);
+// The slice of a page that has a head's rows, and in it the row of a position.
+constexpr uint32_t SliceOf(PageId page, uint32_t heads, uint32_t head) {
+  return page * heads + head;
+}
+constexpr uint32_t SlotOf(PageId page, uint32_t heads, uint32_t head, uint32_t position) {
+  return SliceOf(page, heads, head) * kPageTokens + position % kPageTokens;
+}
 
 // Not thread-safe. What is appended is lazy until Pending was evaluated: only then may another
 // thread go on.
@@ -24,18 +38,19 @@ class KvArrays {
   static uint64_t Bytes(const StageSpec& spec);
   uint64_t bytes() const { return bytes_; }
 
-  // `keys` and `values`, float32 [rows, width], rounded as KV is kept, become the rows `slots`
-  // (int32 [rows], page * 16 + place) of a layer, counted from the stage's first. With latent
-  // vectors there are no values. May throw.
+  // `keys` and `values`, float32 [rows, heads * width of a head], rounded as KV is kept, become the
+  // slots (int32 [rows * heads], SlotOf) of a layer, counted from the stage's first. With latent
+  // vectors there is one head, and no values. May throw.
   void Append(uint32_t local, const ::mlx::core::array& slots, const ::mlx::core::array& keys,
               const std::optional<::mlx::core::array>& values);
-  // Keys and values of pages (int32 [pages]), float32 [pages * 16, width]. May throw.
-  ::mlx::core::array Keys(uint32_t local, const ::mlx::core::array& pages) const;
-  std::optional<::mlx::core::array> Values(uint32_t local, const ::mlx::core::array& pages) const;
+  // Keys and values of slices (int32 [heads * pages], SliceOf), as they are kept: [1, heads,
+  // pages * 16, width of a head]. May throw.
+  ::mlx::core::array Keys(uint32_t local, const ::mlx::core::array& slices) const;
+  std::optional<::mlx::core::array> Values(uint32_t local, const ::mlx::core::array& slices) const;
   // Evaluates. May throw.
   void CopyPage(const StageSpec& spec, uint32_t group, PageId from, PageId to);
 
-  // Of a page of all the group's layers, of each its keys and then its values.
+  // Of a page of all the group's layers, of each its keys and then its values, head by head.
   static uint64_t PageBytes(const StageSpec& spec, uint32_t group);
   // Both have PageBytes, and evaluate. May throw.
   void ReadPage(const StageSpec& spec, uint32_t group, PageId page, uint8_t* out) const;
@@ -49,7 +64,9 @@ class KvArrays {
 
  private:
   struct Layer {
-    std::optional<::mlx::core::array> keys;  // [pages * 16, width]; empty: the group has no pages.
+    int heads = 0;
+    // [pages * heads * 16, width of a head]; empty: the group has no pages.
+    std::optional<::mlx::core::array> keys;
     std::optional<::mlx::core::array> values;  // Empty with latent vectors too.
   };
   // function(array) for each.

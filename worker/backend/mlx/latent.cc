@@ -48,7 +48,7 @@ mx::array LatentKept(const RowBlocks& blocks, const AttentionSpec& attention,
     return vector;
   }
   const mx::array key = mx::expand_dims(Columns(both, rank, both.shape(1)), 1);
-  return mx::concatenate({vector, mx::squeeze(Rotated(key, *rotation, true), 1)}, 1);
+  return mx::concatenate({vector, mx::squeeze(Rotated(key, *rotation), 1)}, 1);
 }
 
 mx::array LatentQueries(const RowBlocks& blocks, const AttentionSpec& attention,
@@ -68,7 +68,7 @@ mx::array LatentQueries(const RowBlocks& blocks, const AttentionSpec& attention,
     return absorbed;
   }
   const mx::array turning = Columns(queries, nope, queries.shape(2));
-  return mx::concatenate({absorbed, Rotated(turning, *rotation, true)}, 2);
+  return mx::concatenate({absorbed, Rotated(turning, *rotation)}, 2);
 }
 
 mx::array LatentValues(const RowBlocks& blocks, const AttentionSpec& attention,

@@ -106,26 +106,51 @@ mx::array Normed(const mx::array& x, const mx::array& weight, float eps) {
   return mx::fast::rms_norm(x, weight, eps);
 }
 
-mx::array Rotated(const mx::array& x, const Rotation& rotation, bool neighbours) {
-  const int half = rotation.cosines.shape(2);
+Rotation RotationOfRows(std::span<const float* const> cosines, uint64_t sines, uint32_t half,
+                        bool neighbours) {
+  const int rows = static_cast<int>(cosines.size());
+  const int pairs = static_cast<int>(half);
+  std::vector<float> c;
+  std::vector<float> s(size_t{2} * cosines.size() * half);
+  c.reserve(cosines.size() * half);
+  for (size_t row = 0; row < cosines.size(); ++row) {
+    c.insert(c.end(), cosines[row], cosines[row] + half);
+    float* const to = &s[2 * row * half];
+    for (uint32_t i = 0; i < half; ++i) {
+      const float sine = cosines[row][sines + i];
+      to[neighbours ? 2 * i : i] = -sine;
+      to[neighbours ? 2 * i + 1 : half + i] = sine;
+    }
+  }
+  const mx::Shape cosine_shape =
+      neighbours ? mx::Shape{rows, 1, pairs, 1} : mx::Shape{rows, 1, 1, pairs};
+  const mx::Shape sine_shape =
+      neighbours ? mx::Shape{rows, 1, pairs, 2} : mx::Shape{rows, 1, 2, pairs};
+  return {.neighbours = neighbours,
+          .cosines = mx::array(c.data(), cosine_shape, mx::float32),
+          .sines = mx::array(s.data(), sine_shape, mx::float32)};
+}
+
+mx::array Rotated(const mx::array& x, const Rotation& rotation) {
+  const int axis = rotation.neighbours ? 3 : 2;  // Of the two of a pair.
+  const int turning = rotation.sines.shape(2) * rotation.sines.shape(3);
+  const int rows = x.shape(0);
+  const int heads = x.shape(1);
   const int width = x.shape(2);
-  const auto& [c, s] = rotation;
-  std::vector<mx::array> parts;
-  if (neighbours) {
-    const mx::array pairs = mx::reshape(Columns(x, 0, 2 * half), {x.shape(0), x.shape(1), half, 2});
-    const mx::array a = mx::squeeze(Columns(pairs, 0, 1), 3);
-    const mx::array b = mx::squeeze(Columns(pairs, 1, 2), 3);
-    parts.push_back(mx::reshape(mx::stack({a * c - b * s, b * c + a * s}, 3),
-                                {x.shape(0), x.shape(1), 2 * half}));
-  } else {
-    const mx::array a = Columns(x, 0, half);
-    const mx::array b = Columns(x, half, 2 * half);
-    parts = {a * c - b * s, b * c + a * s};
-  }
-  if (2 * half < width) {
-    parts.push_back(Columns(x, 2 * half, width));
-  }
-  return parts.size() == 1 ? parts.front() : mx::concatenate(parts, 2);
+  const mx::array pairs =
+      mx::reshape(turning < width ? Columns(x, 0, turning) : x,
+                  {rows, heads, rotation.sines.shape(2), rotation.sines.shape(3)});
+  // (a, b) becomes (b, a), and what is sought (a * c - b * s, b * c + a * s).
+  mx::Shape first(4, 0);
+  mx::Shape stop = pairs.shape();
+  mx::Shape stride(4, 1);
+  first[axis] = 1;
+  stop[axis] = -3;  // Before the first.
+  stride[axis] = -1;
+  const mx::array swapped = mx::slice(pairs, first, stop, stride);
+  const mx::array turned =
+      mx::reshape(pairs * rotation.cosines + swapped * rotation.sines, {rows, heads, turning});
+  return turning < width ? mx::concatenate({turned, Columns(x, turning, width)}, 2) : turned;
 }
 
 mx::array Gated(const MlpSpec& mlp, const mx::array& gate, const mx::array& up) {

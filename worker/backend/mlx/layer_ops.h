@@ -42,13 +42,18 @@ using RowProduct = std::function<::mlx::core::array(const ::mlx::core::array& ro
 // Of the last axis.
 ::mlx::core::array Normed(const ::mlx::core::array& x, const ::mlx::core::array& weight, float eps);
 
-// What turns a batch's rows in one layer, float32 [rows, 1, half].
+// What turns a batch's rows in one layer. A head's first 2 * half numbers are pairs of two that
+// turn together: of neighbours [half, 2], else [2, half].
 struct Rotation {
-  ::mlx::core::array cosines;
-  ::mlx::core::array sines;
+  bool neighbours = false;
+  ::mlx::core::array cosines;  // float32 [rows, 1, half, 1] or [rows, 1, 1, half]
+  ::mlx::core::array sines;    // [rows, 1] and a pair's shape: less than 0 for its first number.
 };
+// Of `half` cosines for each row, behind whose first lie the row's sines after `sines` numbers.
+Rotation RotationOfRows(std::span<const float* const> cosines, uint64_t sines, uint32_t half,
+                        bool neighbours);
 // x [rows, heads, head_dim].
-::mlx::core::array Rotated(const ::mlx::core::array& x, const Rotation& rotation, bool neighbours);
+::mlx::core::array Rotated(const ::mlx::core::array& x, const Rotation& rotation);
 
 // activation(gate) * up.
 ::mlx::core::array Gated(const MlpSpec& mlp, const ::mlx::core::array& gate,

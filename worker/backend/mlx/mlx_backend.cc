@@ -35,7 +35,7 @@ namespace mx = ::mlx::core;
 
 // Counts up whenever a change makes any result differ in a bit. MLX chooses kernels by its own
 // version and by the device, whose names follow.
-constexpr char kNumerics[] = "mlx-1";
+constexpr char kNumerics[] = "mlx-2";
 // Of products on a GPU, so that one kernel computes a row alone, in a chunk and in a batch.
 constexpr int kGpuRowBlock = 8;
 

@@ -43,19 +43,13 @@ absl::StatusOr<std::unique_ptr<MlxShard>> MlxShard::Create(const StageSpec& spec
                                  device.shared_bytes));
   RETURN_IF_ERROR(loader.Load(progress));
   RETURN_IF_ERROR(shard->kv_.Allocate(shard->spec_, device.shared_bytes));
-  RETURN_IF_ERROR(Guarded("the rotary tables", [&] {
-    if (!spec.rotary.empty()) {
-      shard->rotary_ =
-          mx::array(spec.rotary.data(), {static_cast<int>(spec.rotary.size())}, mx::float32);
-    }
-    return absl::OkStatus();
-  }));
+  shard->rotary_.assign(spec.rotary.begin(), spec.rotary.end());
   shard->spec_.rotary = {};
   return shard;
 }
 
 uint64_t MlxShard::MemoryBytes() const {
-  return arrays_.bytes + kv_.bytes() + (rotary_.has_value() ? rotary_->nbytes() : 0);
+  return arrays_.bytes + kv_.bytes() + rotary_.size() * sizeof(float);
 }
 
 absl::Status MlxShard::ResizeKv(std::span<const uint64_t> pages) {
@@ -165,7 +159,8 @@ absl::Status MlxShard::Mlp(uint32_t index) {
     const uint64_t row =
         6 * uint64_t{mlp.active()} * mlp.ffn + 4 * hidden +
         (dense ? 0 : 2 * mlp.active() * hidden + 8 * uint64_t{mlp.experts} + 6 * mlp.shared_ffn);
-    return Account(batch_.rows * row * sizeof(float));
+    RETURN_IF_ERROR(Account(batch_.rows * row * sizeof(float)));
+    return Start();
   });
 }
 
@@ -174,16 +169,26 @@ absl::Status MlxShard::Account(uint64_t bytes) {
   return graph_bytes_ > kMlxGraphBytes ? Evaluate({}) : absl::OkStatus();
 }
 
+absl::Status MlxShard::Start() {
+  return RecoverUnless(Guarded("starting a step", [&] {
+    mx::async_eval(*residual_);
+    return absl::OkStatus();
+  }));
+}
+
 absl::Status MlxShard::Evaluate(std::vector<mx::array> more) {
   graph_bytes_ = 0;
   if (residual_.has_value()) {
     more.push_back(*residual_);
   }
   kv_.AddPending(&more);
-  const absl::Status status = Guarded("evaluating a step", [&] {
+  return RecoverUnless(Guarded("evaluating a step", [&] {
     mx::eval(std::move(more));
     return absl::OkStatus();
-  });
+  }));
+}
+
+absl::Status MlxShard::RecoverUnless(absl::Status status) {
   if (!status.ok()) {
     // What was under way ends before anything is looked at.
     Guarded("the end of a step", [] {
@@ -201,8 +206,11 @@ absl::Status MlxShard::Evaluate(std::vector<mx::array> more) {
 
 absl::Status MlxShard::Copy(const mx::array& from, std::span<float> out) {
   return Guarded("reading a step", [&] {
-    mx::array whole = mx::contiguous(from);
-    mx::eval(whole);
+    mx::array whole = from;  // Evaluated, as one piece but for what MLX has as a view.
+    if (!whole.flags().row_contiguous) {
+      whole = mx::contiguous(from);
+      mx::eval(whole);
+    }
     std::memcpy(out.data(), whole.data<float>(), out.size_bytes());
     return absl::OkStatus();
   });

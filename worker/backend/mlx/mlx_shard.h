@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,9 +29,10 @@ struct ShardDevice {
   uint64_t shared_bytes = 0;  // DeviceFacts::shared_bytes.
 };
 
-// Calls extend a lazy graph, which is evaluated when something of it is read, or earlier where its
-// arrays would take more than kMlxGraphBytes. What is lazy belongs to the thread that made it: a
-// step is by one thread, and leaves nothing lazy once something was read.
+// Calls extend a lazy graph. Behind each layer it is begun, and goes on being computed while the
+// rest is made; it is waited for when something of it is read, or earlier where its arrays would
+// take more than kMlxGraphBytes. What is lazy belongs to the thread that made it: a step is by one
+// thread, and leaves nothing lazy once something was read.
 class MlxShard : public Shard {
  public:
   // `spec` was found supported.
@@ -75,10 +77,11 @@ class MlxShard : public Shard {
   std::vector<uint32_t> Positions() const;
   // Forgets what follows from the batch's items.
   void DropPlan();
-  const ::mlx::core::array& SlotsOf(uint32_t group);
-  const std::vector<SpanArrays>& SpansOf(uint32_t group);
-  // Null where the layer does not turn.
-  const Rotation* RotationOf(uint32_t layer);
+  // Of a layer's KV.
+  const ::mlx::core::array& SlotsOf(uint32_t layer);
+  const std::vector<SpanArrays>& SpansOf(uint32_t layer);
+  // Null where the layer does not turn. `neighbours`: of which numbers pairs are.
+  const Rotation* RotationOf(uint32_t layer, bool neighbours);
   Projected Project(uint32_t layer, bool queries);
   Projected ProjectHeads(uint32_t layer, const ::mlx::core::array& inputs, bool queries);
   absl::StatusOr<::mlx::core::array> AttendRows(uint32_t layer, const ::mlx::core::array& queries);
@@ -91,8 +94,12 @@ class MlxShard : public Shard {
 
   // Counts what the graph will take, and evaluates it where that is too much.
   absl::Status Account(uint64_t bytes);
+  // Has the residual stream computed while the rest of the graph is made.
+  absl::Status Start();
   // Evaluates the graph: the residual stream, KV, and `more`.
   absl::Status Evaluate(std::vector<::mlx::core::array> more);
+  // What an evaluation gave; after one that failed nothing of the step is left.
+  absl::Status RecoverUnless(absl::Status status);
   absl::Status Copy(const ::mlx::core::array& from, std::span<float> out);
 
   StageSpec spec_;  // Only ResizeKv changes it: kv_pages.
@@ -101,7 +108,7 @@ class MlxShard : public Shard {
   const ShardCalls calls_;
   StageArrays arrays_;
   KvArrays kv_;
-  std::optional<::mlx::core::array> rotary_;  // As shipped; none where nothing turns.
+  std::vector<float> rotary_;  // As shipped.
 
   Batch batch_;
   std::vector<BatchItem> kept_;                 // What KeepRows made of the batch's items.
@@ -110,9 +117,10 @@ class MlxShard : public Shard {
   uint32_t head_rows_ = 0;
   uint64_t graph_bytes_ = 0;
   // Of the batch, made when a layer first needs them.
-  std::map<uint32_t, ::mlx::core::array> slots_;  // By KV group: int32 [rows].
-  std::map<uint32_t, std::vector<SpanArrays>> spans_;
-  std::map<uint64_t, Rotation> rotations_;  // By where the layer's table begins.
+  std::map<KvShape, ::mlx::core::array> slots_;  // int32 [rows * KV heads]
+  std::map<KvShape, std::vector<SpanArrays>> spans_;
+  // By where the layer's table begins, and whether neighbours turn.
+  std::map<std::pair<uint64_t, bool>, Rotation> rotations_;
 };
 
 }  // namespace strata::mlx

@@ -33,64 +33,63 @@ std::vector<uint32_t> MlxShard::Positions() const {
   return positions;
 }
 
-const mx::array& MlxShard::SlotsOf(uint32_t group) {
-  const auto found = slots_.find(group);
+const mx::array& MlxShard::SlotsOf(uint32_t index) {
+  const KvShape shape = KvShapeOf(layer(index).attention);
+  const auto found = slots_.find(shape);
   if (found != slots_.end()) {
     return found->second;
   }
   std::vector<uint32_t> slots;
-  slots.reserve(batch_.rows);
+  slots.reserve(batch_.rows * shape.heads);
   for (const BatchItem& item : batch_.items) {
-    const PageTableView& table = item.tables[group];
+    const PageTableView& table = item.tables[shape.group];
     for (uint32_t row = 0; row < item.rows; ++row) {
       const uint32_t position = item.position + row;
       const PageId page = table.pages[position / kPageTokens - table.first_page];
-      slots.push_back(page * kPageTokens + position % kPageTokens);
+      for (uint32_t head = 0; head < shape.heads; ++head) {
+        slots.push_back(SlotOf(page, shape.heads, head, position));
+      }
     }
   }
-  return slots_.emplace(group, Indices(slots)).first->second;
+  return slots_.emplace(shape, Indices(slots)).first->second;
 }
 
-const std::vector<SpanArrays>& MlxShard::SpansOf(uint32_t group) {
-  const auto found = spans_.find(group);
+const std::vector<SpanArrays>& MlxShard::SpansOf(uint32_t index) {
+  const KvShape shape = KvShapeOf(layer(index).attention);
+  const auto found = spans_.find(shape);
   if (found != spans_.end()) {
     return found->second;
   }
-  const uint32_t window = spec_.model.kv_groups[group].window;
-  std::vector<SpanArrays> spans;
-  for (KeySpan& span : KeySpansOf(batch_.items, group, window)) {
-    spans.push_back(ArraysOf(std::move(span), window));
-  }
-  return spans_.emplace(group, std::move(spans)).first->second;
+  const uint32_t window = spec_.model.kv_groups[shape.group].window;
+  return spans_
+      .emplace(shape, ArraysOf(KeySpansOf(batch_.items, shape.group, window), shape, window))
+      .first->second;
 }
 
-const Rotation* MlxShard::RotationOf(uint32_t layer) {
+const Rotation* MlxShard::RotationOf(uint32_t layer, bool neighbours) {
   const AttentionSpec& attention = this->layer(layer).attention;
   if (!attention.rotates || attention.rope.rotary_dim == 0) {
     return nullptr;
   }
   const uint64_t begin = RotaryOffset(spec_.model, layer, 0, spec_.context);
-  const auto found = rotations_.find(begin);
+  const auto found = rotations_.find({begin, neighbours});
   if (found != rotations_.end()) {
     return &found->second;
   }
-  const uint64_t half = attention.rope.rotary_dim / 2;
+  const uint32_t half = attention.rope.rotary_dim / 2;
   const uint64_t second = RotaryOffset(spec_.model, layer, 1, spec_.context);
-  const int rows = static_cast<int>((begin == second ? 2 : 4) * spec_.context);
-  const mx::array table =
-      mx::reshape(mx::slice(*rotary_, {static_cast<int>(begin)},
-                            {static_cast<int>(begin + static_cast<uint64_t>(rows) * half)}),
-                  {rows, static_cast<int>(half)});
-  std::vector<uint32_t> at = Positions();
+  std::vector<const float*> cosines;
+  cosines.reserve(batch_.rows);
   for (const BatchItem& item : batch_.items) {
-    for (uint32_t row = item.first_row; row < item.first_row + item.rows; ++row) {
-      at[row] += item.rotary_variant != 0 ? static_cast<uint32_t>((second - begin) / half) : 0;
+    const float* const table = rotary_.data() + (item.rotary_variant != 0 ? second : begin);
+    for (uint32_t row = 0; row < item.rows; ++row) {
+      cosines.push_back(table + uint64_t{item.position + row} * half);
     }
   }
-  const mx::array cosine_rows = Indices(at);
-  const mx::array sine_rows = cosine_rows + mx::array(static_cast<int>(spec_.context));
-  const auto take = [&](const mx::array& of) { return mx::expand_dims(mx::take(table, of, 0), 1); };
-  return &rotations_.emplace(begin, Rotation{take(cosine_rows), take(sine_rows)}).first->second;
+  return &rotations_
+              .emplace(std::pair(begin, neighbours),
+                       RotationOfRows(cosines, uint64_t{spec_.context} * half, half, neighbours))
+              .first->second;
 }
 
 MlxShard::Projected MlxShard::Project(uint32_t index, bool queries) {
@@ -102,7 +101,7 @@ MlxShard::Projected MlxShard::Project(uint32_t index, bool queries) {
   if (spec.attention.latent.rank == 0) {
     return ProjectHeads(index, inputs, queries);
   }
-  const Rotation* const rotation = RotationOf(index);
+  const Rotation* const rotation = RotationOf(index, /*neighbours=*/true);
   return {queries ? std::make_optional(
                         LatentQueries(blocks_, spec.attention, weights, inputs, rotation))
                   : std::nullopt,
@@ -114,7 +113,7 @@ MlxShard::Projected MlxShard::ProjectHeads(uint32_t index, const mx::array& inpu
   const AttentionSpec& attention = spec.attention;
   const LayerArrays& weights = arrays(index);
   const int rows = static_cast<int>(batch_.rows);
-  const Rotation* const rotation = RotationOf(index);
+  const Rotation* const rotation = RotationOf(index, attention.rotates_neighbours);
   // A head at a time, or all at once: as wide as the weight.
   const auto heads_of = [&](mx::array x, const std::optional<mx::array>& norm, uint32_t heads) {
     const mx::Shape by_head = {rows, static_cast<int>(heads), static_cast<int>(attention.head_dim)};
@@ -125,7 +124,7 @@ MlxShard::Projected MlxShard::ProjectHeads(uint32_t index, const mx::array& inpu
     if (attention.qk_norm == QkNorm::kHead) {
       x = Normed(x, *norm, spec.norm_eps);
     }
-    return rotation != nullptr ? Rotated(x, *rotation, attention.rotates_neighbours) : x;
+    return rotation != nullptr ? Rotated(x, *rotation) : x;
   };
   const int keys = static_cast<int>(attention.kv_heads * attention.head_dim);
   Projected projected = {std::nullopt,
@@ -155,9 +154,9 @@ absl::StatusOr<mx::array> MlxShard::AttendRows(uint32_t index, const mx::array& 
   const uint32_t local = index - spec_.first_layer;
   const uint32_t most = blocks_.rows == 0 ? kMostTileRows : static_cast<uint32_t>(blocks_.rows);
   std::vector<mx::array> parts;
-  for (const SpanArrays& span : SpansOf(attention.kv_group)) {
+  for (const SpanArrays& span : SpansOf(index)) {
     const SpanKv kv =
-        KvOf(attention, span, kv_.Keys(local, span.pages), kv_.Values(local, span.pages));
+        KvOf(attention, span, kv_.Keys(local, span.slices), kv_.Values(local, span.slices));
     uint64_t bytes = uint64_t{span.span.keys} * attention.KvNumbers() * 2 * sizeof(float);
     const uint32_t tile = TileRows(attention, span.span, kMlxScoreBytes, most);
     for (uint32_t done = 0; done < span.span.rows; done += tile) {
@@ -200,8 +199,7 @@ absl::Status MlxShard::Attention(uint32_t index) {
   }
   return Guarded(absl::StrCat("attention of layer ", index), [&] {
     const Projected projected = Project(index, /*queries=*/true);
-    kv_.Append(index - spec_.first_layer, SlotsOf(layer(index).attention.kv_group), projected.keys,
-               projected.values);
+    kv_.Append(index - spec_.first_layer, SlotsOf(index), projected.keys, projected.values);
     return FinishAttention(index, *projected.queries);
   });
 }
@@ -213,8 +211,7 @@ absl::Status MlxShard::AttentionOfSome(uint32_t index, std::span<const uint32_t>
   }
   return Guarded(absl::StrCat("attention of layer ", index), [&]() -> absl::Status {
     const Projected projected = Project(index, /*queries=*/!rows.empty());
-    kv_.Append(index - spec_.first_layer, SlotsOf(layer(index).attention.kv_group), projected.keys,
-               projected.values);
+    kv_.Append(index - spec_.first_layer, SlotsOf(index), projected.keys, projected.values);
     KeepRows(rows);
     if (rows.empty()) {
       return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "common/status.h"
@@ -10,6 +11,7 @@
 namespace strata::mlx {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Page p of a sequence is page 100 + p.
@@ -25,53 +27,70 @@ struct Sequence {
   std::vector<PageTableView> tables;
 };
 
-TEST(KeySpansTest, AShortSequenceMeetsOneSpanOfKeys) {
+TEST(KeySpansTest, AShortSequenceMeetsNoMoreKeysThanItsLastSpanEndsWith) {
   const Sequence sequence(3);
-  const std::vector<BatchItem> items = {sequence.Item(0, 39, 0)};
+  const std::vector<BatchItem> items = {sequence.Item(0, 7, 32)};
   const std::vector<KeySpan> spans = KeySpansOf(items, 0, 0);
   ASSERT_EQ(spans.size(), 1u);
   const KeySpan& span = spans[0];
-  EXPECT_EQ(span.rows, 39u);
+  EXPECT_EQ(span.rows, 7u);
   EXPECT_EQ(span.length(), 39u);
   EXPECT_EQ(span.first_key, 0u);
-  EXPECT_EQ(span.keys, kSpanTokens);
-  ASSERT_EQ(span.pages.size(), kSpanTokens / 16);
-  EXPECT_EQ(span.pages[0], 100u);
-  EXPECT_EQ(span.pages[2], 102u);
-  EXPECT_EQ(span.pages[3], 100u);  // There is none yet: any of its own.
+  EXPECT_EQ(span.keys, 64u);
+  // There is no fourth page yet: any of its own.
+  EXPECT_THAT(span.pages, ElementsAre(100u, 101u, 102u, 100u));
 }
 
 TEST(KeySpansTest, RowsAreCutWhereASpanEnds) {
   const Sequence sequence(70);
   const std::vector<BatchItem> items = {sequence.Item(0, 600, 500)};
   const std::vector<KeySpan> spans = KeySpansOf(items, 0, 0);
-  ASSERT_EQ(spans.size(), 3u);
+  // Eight spans of 64 positions from 512 on, and of 128 from 1,024 on.
+  ASSERT_EQ(spans.size(), 10u);
   EXPECT_EQ(spans[0].rows, 12u);
-  EXPECT_EQ(spans[0].keys, kSpanTokens);
+  EXPECT_EQ(spans[0].keys, 512u);
   EXPECT_EQ(spans[1].first_row, 12u);
   EXPECT_EQ(spans[1].position, 512u);
-  EXPECT_EQ(spans[1].rows, 512u);
-  EXPECT_EQ(spans[1].keys, 2 * kSpanTokens);
-  EXPECT_EQ(spans[2].rows, 76u);
-  EXPECT_EQ(spans[2].keys, 3 * kSpanTokens);
-  EXPECT_EQ(spans[2].length(), 1100u);
+  EXPECT_EQ(spans[1].rows, 64u);
+  EXPECT_EQ(spans[1].keys, 576u);
+  EXPECT_EQ(spans[8].position, 960u);
+  EXPECT_EQ(spans[8].keys, 1024u);
+  EXPECT_EQ(spans[9].position, 1024u);
+  EXPECT_EQ(spans[9].rows, 76u);
+  EXPECT_EQ(spans[9].keys, 1152u);
+  EXPECT_EQ(spans[9].length(), 1100u);
+}
+
+TEST(KeySpansTest, AnEighthOfTheKeysAtMostAreAttendedInVainWhereAContextIsLong) {
+  for (uint32_t position = 0; position < 200'000; ++position) {
+    const uint32_t tokens = SpanTokensAt(position);
+    const uint32_t begin = position / tokens * tokens;
+    // The whole span has one length, and begins where another one ends.
+    ASSERT_EQ(SpanTokensAt(begin), tokens) << position;
+    ASSERT_EQ(SpanTokensAt(begin + tokens - 1), tokens) << position;
+    ASSERT_EQ((begin + tokens) % SpanTokensAt(begin + tokens), 0u) << position;
+    ASSERT_LE(tokens - 1, std::max(kLeastSpanTokens - 1, position / 8)) << position;
+  }
+  EXPECT_EQ(SpanTokensAt(1'000'000), kMostSpanTokens);
 }
 
 // Alone, in a chunk or in a batch: the keys follow from the position.
 TEST(KeySpansTest, ARowsKeysFollowFromItsPositionAlone) {
   const Sequence sequence(130);
-  for (const uint32_t window : {0u, 100u, 700u}) {
-    for (const uint32_t position : {0u, 38u, 511u, 512u, 1023u, 1500u}) {
+  for (const uint32_t window : {0u, 20u, 100u, 700u}) {
+    for (const uint32_t position : {0u, 31u, 32u, 38u, 511u, 512u, 575u, 576u, 1023u, 1500u}) {
       const std::vector<BatchItem> alone = {sequence.Item(0, 1, position)};
       const KeySpan one = KeySpansOf(alone, 0, window).at(0);
-      const uint32_t begin = position < 20 ? 0 : position - 20;
-      const std::vector<BatchItem> chunk = {sequence.Item(0, 7, 30),
-                                            sequence.Item(7, position + 1 - begin, begin)};
-      const KeySpan last = KeySpansOf(chunk, 0, window).back();
-      EXPECT_EQ(last.item, 1u);
-      EXPECT_EQ(last.position + last.rows - 1, position);
-      EXPECT_EQ(last.first_key, one.first_key) << position << " " << window;
-      EXPECT_EQ(last.keys, one.keys) << position << " " << window;
+      for (const uint32_t before : {1u, 20u, 600u}) {
+        const uint32_t begin = position < before ? 0 : position - before;
+        const std::vector<BatchItem> chunk = {sequence.Item(0, 7, 30),
+                                              sequence.Item(7, position + 1 - begin, begin)};
+        const KeySpan last = KeySpansOf(chunk, 0, window).back();
+        EXPECT_EQ(last.item, 1u);
+        EXPECT_EQ(last.position + last.rows - 1, position);
+        EXPECT_EQ(last.first_key, one.first_key) << position << " " << window;
+        EXPECT_EQ(last.keys, one.keys) << position << " " << window;
+      }
       // It sees what it has to.
       EXPECT_LE(one.first_key, one.first_kept);
       EXPECT_GT(one.first_key + one.keys, position);
@@ -83,12 +102,10 @@ TEST(KeySpansTest, PagesBehindAWindowAreNotLookedAt) {
   const Sequence sequence(4, /*first_page=*/60);
   const std::vector<BatchItem> items = {sequence.Item(0, 1, 1020)};
   const KeySpan span = KeySpansOf(items, 0, 50).at(0);
-  EXPECT_EQ(span.first_key, 0u);  // What position 512 sees begins before it.
+  EXPECT_EQ(span.first_key, 896u);  // What position 960 sees begins in that page.
   EXPECT_EQ(span.first_kept, 971u);
-  ASSERT_EQ(span.pages.size(), 64u);
-  EXPECT_EQ(span.pages[0], 160u);
-  EXPECT_EQ(span.pages[60], 160u);
-  EXPECT_EQ(span.pages[63], 163u);
+  EXPECT_EQ(span.keys, 128u);
+  EXPECT_THAT(span.pages, ElementsAre(160u, 160u, 160u, 160u, 160u, 161u, 162u, 163u));
 }
 
 class AttentionShapesTest : public ::testing::Test {
@@ -102,28 +119,27 @@ class AttentionShapesTest : public ::testing::Test {
 };
 
 TEST_F(AttentionShapesTest, ThoseOfTheSpanAreTaken) {
-  const KeySpan span = SpanOf(39, 38);
+  const KeySpan span = SpanOf(39, 512);
   const absl::Status status = CheckAttentionShapes(
-      span, 0, 39, {{1, 8, 39, 64}, {1, 2, 512, 64}, {1, 2, 512, 64}, {1, 1, 39, 512}});
+      span, 0, 39, {{1, 8, 39, 64}, {1, 2, 576, 64}, {1, 2, 576, 64}, {1, 1, 39, 576}});
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// A mask of another request's 39 tokens, which MLX would refuse by two shapes alone: queries of a
-// second request at position 38, whose keys are 77.
+// A mask of another request's 39 tokens, which MLX would refuse by two shapes alone.
 TEST_F(AttentionShapesTest, AMaskOfAnotherLengthNamesPositionAndLength) {
-  const KeySpan span = SpanOf(39, 38);
+  const KeySpan span = SpanOf(39, 512);
   const absl::Status status = CheckAttentionShapes(
-      span, 0, 39, {{1, 32, 39, 128}, {1, 8, 512, 128}, {1, 8, 512, 128}, {1, 1, 39, 39}});
+      span, 0, 39, {{1, 32, 39, 128}, {1, 8, 576, 128}, {1, 8, 576, 128}, {1, 1, 39, 39}});
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(ReasonOf(status), "ATTENTION_SHAPE");
-  EXPECT_THAT(status.message(), HasSubstr("39 rows at position 38 of a sequence of length 77"));
+  EXPECT_THAT(status.message(), HasSubstr("39 rows at position 512 of a sequence of length 551"));
   EXPECT_THAT(status.message(), HasSubstr("mask (1,1,39,39)"));
 }
 
 // Dimensions that MLX would broadcast, and compute something else.
 TEST_F(AttentionShapesTest, WhatWouldBeBroadcastIsRefused) {
   const KeySpan span = SpanOf(4, 10);
-  const AttentionShapes right = {{1, 8, 4, 64}, {1, 2, 512, 64}, {1, 2, 512, 64}, {1, 1, 4, 512}};
+  const AttentionShapes right = {{1, 8, 4, 64}, {1, 2, 32, 64}, {1, 2, 32, 64}, {1, 1, 4, 32}};
   ASSERT_TRUE(CheckAttentionShapes(span, 0, 4, right).ok());
   const auto expect = [&](auto edit) {
     AttentionShapes shapes = right;
@@ -137,7 +153,7 @@ TEST_F(AttentionShapesTest, WhatWouldBeBroadcastIsRefused) {
   expect([](AttentionShapes& s) { s.queries[2] = 1; });
   expect([](AttentionShapes& s) { s.keys[1] = 3; });
   expect([](AttentionShapes& s) { s.keys[2] = 39; });
-  expect([](AttentionShapes& s) { s.keys[3] = 32; });
+  expect([](AttentionShapes& s) { s.keys[3] = 16; });
   expect([](AttentionShapes& s) { s.values[1] = 1; });
   expect([](AttentionShapes& s) { s.values[2] = 1; });
   EXPECT_EQ(ReasonOf(CheckAttentionShapes(span, 1, 4, right)), "ATTENTION_SHAPE");
