@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "absl/strings/str_format.h"
 #include "cli/command.h"
 #include "cli/documents.h"
 #include "cli/options.h"
@@ -53,7 +54,7 @@ void PrintNode(const v1::Node& node, std::ostream& out) {
   out << "\n";
   for (const v1::Node::Device& device : node.devices()) {
     out << "    GPU " << device.index() << "      " << Said(device.name()) << ", "
-        << Rounded(100 * device.share()) << " % of each stage, "
+        << absl::StrFormat("%.0f", 100 * device.share()) << " % of each stage, "
         << FormatSize(device.memory_bytes()) << ", reads "
         << FormatSize(static_cast<uint64_t>(device.read_bytes_per_s())) << "/s\n";
   }
