@@ -94,7 +94,9 @@ uint64_t RankFootprint::PageBytes(const ModelSpec& /*spec*/, uint32_t first_laye
 
 uint64_t RankFootprint::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
                                     uint32_t context) const {
-  return of_one_.BufferBytes(spec, max_batch_tokens, heads, context);
+  const auto last_layer = static_cast<uint32_t>(spec.layers.size()) - 1;
+  return of_one_.BufferBytes(spec, max_batch_tokens, heads, context) +
+         MostGatheredBytes(spec, 0, last_layer, max_batch_tokens, heads);
 }
 
 uint64_t RankFootprint::HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,

@@ -20,7 +20,8 @@ struct RankOfStage {
 
 // Of the outputs of a matrix the rank's part, and all of what every rank has: norms, routers, and
 // what makes latent vectors. KV of the rank's heads. Buffers as of a stage that has no other ranks:
-// they are as wide, since what others computed is gathered there.
+// they are as wide, since what others computed is gathered there; and those of what is on its way
+// between workers.
 class RankFootprint : public Footprint {
  public:
   // `of_one` and `spec` outlive this.

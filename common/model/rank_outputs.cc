@@ -6,10 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/model/row_widths.h"
 #include "common/status.h"
 
 namespace strata {
 namespace {
+
+// As a step reads logits (worker/runner/stage_compute.cc).
+constexpr uint64_t kLogitsAtOnceBytes = uint64_t{64} << 20;
 
 // Where a place in [0, kShareParts] falls among `units`.
 uint32_t At(uint64_t units, uint64_t part) {
@@ -124,6 +128,20 @@ std::vector<RankOutputs> SplitOutputs(const ModelSpec& model, std::span<const Ou
     }
   }
   return ranks;
+}
+
+uint64_t MostGatheredBytes(const ModelSpec& model, uint32_t first_layer, uint32_t last_layer,
+                           uint32_t rows, bool heads) {
+  const RowWidths widths(model, first_layer, last_layer);
+  uint64_t numbers =
+      uint64_t{rows} * std::max({widths.hidden, widths.queries, widths.keys, widths.Within()});
+  if (heads) {
+    const uint64_t row_bytes = sizeof(float) * std::max<uint64_t>(1, model.vocab);
+    const uint64_t wanted =
+        std::min<uint64_t>(rows, std::max<uint64_t>(1, kLogitsAtOnceBytes / row_bytes));
+    numbers = std::max(numbers, wanted * model.vocab);
+  }
+  return numbers * sizeof(float);
 }
 
 ModelSpec WithHeadsOf(const RankOutputs& rank, ModelSpec model) {

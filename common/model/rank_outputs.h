@@ -55,6 +55,12 @@ struct RankOutputs {
 // `shares` are SharesByWeight's.
 std::vector<RankOutputs> SplitOutputs(const ModelSpec& model, std::span<const OutputRange> shares);
 
+// The most bytes that ranks gather at once: of a batch of so many rows, in the layers [first_layer,
+// last_layer], and where `heads` of the logits of a step. Ranks of several workers have as much of
+// it on its way: each packs its own columns, and takes those of the others.
+uint64_t MostGatheredBytes(const ModelSpec& model, uint32_t first_layer, uint32_t last_layer,
+                           uint32_t rows, bool heads);
+
 // The model with the heads that a rank has in place of all; else as it is.
 ModelSpec WithHeadsOf(const RankOutputs& rank, ModelSpec model);
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "common/checkpoint/checkpoint.h"
 #include "tests/worker/backend/models/made_up_stage.h"
 #include "worker/backend/cpu/cpu_backend.h"
@@ -101,6 +104,42 @@ TEST(RankFootprintTest, RanksTakeWhatIsSaid) {
       const auto ends = static_cast<double>(whole.weights - three.weights);
       EXPECT_NEAR(with_ends - with_three, ends, ends / 50);
     }
+  }
+}
+
+// What is gathered goes by way of buffers where ranks are of several workers.
+TEST(RankFootprintTest, ARankOfSeveralWorkersTakesWhatIsOnItsWayBesides) {
+  for (const uint32_t vocab : {64u, 4096u}) {
+    const MadeUpModel model({.hidden = 256,
+                             .heads = 8,
+                             .kv_heads = 8,
+                             .head_dim = 32,
+                             .rotary_dim = 32,
+                             .ffn = 512,
+                             .vocab = vocab});
+    const MadeUpStage stage = WholeModel(model);
+    const uint64_t rows = stage.spec.max_batch_tokens;
+    const uint64_t on_its_way = rows * std::max(512u, vocab) * sizeof(float);
+    const std::vector<double> weights = {1, 1};
+    RankPlace place;
+    place.shares = SharesByWeight(weights).value();
+    uint64_t apart = 0;
+    for (place.rank = 0; place.rank < 2; ++place.rank) {
+      const auto backend = MakeCpuBackend({.threads = 1});
+      ASSERT_TRUE(backend.ok()) << backend.status();
+      const auto rank = (*backend)->LoadRank(stage.spec, place, model, nullptr, nullptr);
+      ASSERT_TRUE(rank.ok()) << rank.status();
+      apart += (*rank)->MemoryBytes();
+    }
+    const auto backend = MakeCpuBackend({.ranks = {{}, {}}});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    const auto together = (*backend)->Load(stage.spec, model, nullptr, nullptr);
+    ASSERT_TRUE(together.ok()) << together.status();
+    EXPECT_EQ(apart, (*together)->MemoryBytes() + 2 * on_its_way);
+    const Said said = SaidOf(model, stage.spec, weights);
+    EXPECT_EQ(said.buffers, 2 * (CpuFootprint().BufferBytes(model.spec(), rows, stage.spec.heads,
+                                                            stage.spec.context) +
+                                 on_its_way));
   }
 }
 

@@ -89,8 +89,12 @@ absl::StatusOr<std::vector<std::unique_ptr<CpuShard>>> CpuShard::CreateSome(
         spec, source, packed, how.placer, how.may_map, &stage.weights,
         RankWeights{&stage.link->outputs(), rank == 0, stage.link->alone()}));
     RETURN_IF_ERROR(loaders.back()->Check());
+    if (pools.size() < ranks.size()) {
+      shards.back()->gathered_bytes_ = MostGatheredBytes(
+          spec.model, spec.first_layer, spec.last_layer, spec.max_batch_tokens, spec.heads);
+    }
     bytes += loaders.back()->packed_bytes() + KvCache::Bytes(stage.spec, stage.kv_f16) +
-             stage.sizes.Bytes();
+             stage.sizes.Bytes() + shards.back()->gathered_bytes_;
   }
   RETURN_IF_ERROR(CheckAvailable(bytes));
   RETURN_IF_ERROR(WeightLoader::LoadRanks(loaders, *kernels, how.threads, progress));
@@ -133,7 +137,7 @@ absl::Status CpuShard::ResizeKv(std::span<const uint64_t> pages) {
 
 uint64_t CpuShard::MemoryBytes() const {
   return stage_.weights.Bytes() + stage_.kv.bytes() + stage_.rotary.bytes() + products_.bytes() +
-         residual_.bytes() + attention_.bytes() + mlp_.bytes() + mixture_.bytes();
+         residual_.bytes() + attention_.bytes() + mlp_.bytes() + mixture_.bytes() + gathered_bytes_;
 }
 
 absl::Status CpuShard::Begin(const Batch& batch) {

@@ -120,6 +120,8 @@ class CpuShard : public RankShard {
   MixtureMlp mixture_;
   std::vector<BatchItem> kept_;  // What KeepRows made of the batch's items.
   uint32_t head_rows_ = 0;
+  // Of what is gathered on its way, where other ranks are elsewhere: their collective has it.
+  uint64_t gathered_bytes_ = 0;
 };
 
 }  // namespace strata::cpu
