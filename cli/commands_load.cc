@@ -1,5 +1,6 @@
 // strata model load, move, unload, resize; strata plan.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "common/checkpoint/file_reader.h"
 #include "common/checkpoint/json_reader.h"
 #include "common/names.h"
+#include "common/plan.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "strata/v1/admin.pb.h"
@@ -125,12 +127,30 @@ absl::StatusOr<Followed> Follow(const Context& context, sdk::Client& client,
   return followed;
 }
 
+// A coordinator of a version that knows no ranks does not say so: its plan has none.
+absl::Status CheckHasRanks(const v1::LoadOptions& options, const v1::Plan& plan) {
+  const v1::PlanPipeline* pipeline = FindPipeline(plan);
+  const bool has = pipeline != nullptr &&
+                   std::any_of(pipeline->stages().begin(), pipeline->stages().end(),
+                               [](const v1::PlanStage& stage) { return stage.ranks_size() > 1; });
+  if (options.ranks() <= 1 || has) {
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kFailedPrecondition, "OPTION_NOT_KNOWN",
+               "the coordinator is of a version that does not know --ranks")
+      .Hint("upgrade it, or leave --ranks out");
+}
+
 absl::Status Load(const Context& context, const LoadCommand& command) {
   v1::LoadModelRequest request;
   request.set_model(command.model);
   request.set_detach(command.detach);
   RETURN_IF_ERROR(command.placement.Apply(request.mutable_options()));
   ASSIGN_OR_RETURN(const auto client, context.Connect());
+  if (request.options().ranks() > 1) {  // Before anything is placed otherwise.
+    ASSIGN_OR_RETURN(const v1::Plan plan, client->PlanModel(command.model, request.options()));
+    RETURN_IF_ERROR(CheckHasRanks(request.options(), plan));
+  }
   ASSIGN_OR_RETURN(const Followed followed,
                    Follow(context, *client, command.model, "load",
                           [&](sdk::Client& asked, const auto& progress, const auto& options) {
@@ -208,9 +228,10 @@ struct PlanCommand {
   PlacementOptions placement;
 };
 
-absl::Status ShowPrediction(const Context& context,
+absl::Status ShowPrediction(const Context& context, const v1::LoadOptions& options,
                             const absl::StatusOr<v1::PlanMachinesResponse>& planned) {
   RETURN_IF_ERROR(planned.status());
+  RETURN_IF_ERROR(CheckHasRanks(options, planned->plan()));
   if (context.json()) {
     Json document = PlanDocument(planned->plan());
     document["drafts"] = DraftsDocument(planned->drafts());
@@ -240,7 +261,7 @@ absl::Status PlanForMachines(const Context& context, const PlanCommand& command)
     request.set_model(command.model);
   }
   ASSIGN_OR_RETURN(const auto client, context.Connect());
-  return ShowPrediction(context, client->PredictPlan(request));
+  return ShowPrediction(context, request.options(), client->PredictPlan(request));
 }
 
 absl::Status Plan(const Context& context, const PlanCommand& command) {
@@ -257,9 +278,11 @@ absl::Status Plan(const Context& context, const PlanCommand& command) {
   const auto planned = client->PredictPlan(request);
   // A coordinator of a version that predicts nothing plans on its own nodes by another call.
   if (absl::IsUnimplemented(planned.status()) || ReasonOf(planned.status()) == "BAD_MACHINES") {
-    return ShowPlan(context, client->PlanModel(command.model, request.options()));
+    ASSIGN_OR_RETURN(const v1::Plan plan, client->PlanModel(command.model, request.options()));
+    RETURN_IF_ERROR(CheckHasRanks(request.options(), plan));
+    return ShowPlan(context, plan);
   }
-  return ShowPrediction(context, planned);
+  return ShowPrediction(context, request.options(), planned);
 }
 
 void AddPlanCommand(CommandTree* tree) {

@@ -257,8 +257,24 @@ TEST_F(CliCommands, LoadNamesNodesThatComputeLayersTogether) {
   EXPECT_EQ(options.layers(1).ranks(0).node(), "c");
   EXPECT_EQ(options.layers(1).ranks(0).weight(), 2u);
   EXPECT_EQ(options.ranks(), 0u);
+  coordinator_.plan()->mutable_pipelines(0)->mutable_stages(0)->add_ranks()->set_node("c");
   ASSERT_EQ(Run({"model", "load", "recall", "--ranks", "2"}).code, kExitDone);
   EXPECT_EQ(coordinator_.last_load().options().ranks(), 2u);
+  EXPECT_EQ(Run({"plan", "recall", "--ranks", "2"}).code, kExitDone);
+}
+
+TEST_F(CliCommands, RanksAreRefusedWhereTheCoordinatorsPlanHasNone) {
+  for (const std::string ranks : {"1", "2"}) {
+    const CliResult load = Run({"model", "load", "recall", "--ranks", ranks});
+    const CliResult plan = Run({"plan", "recall", "--ranks", ranks});
+    EXPECT_EQ(load.code, ranks == "1" ? kExitDone : kExitFailed) << load.err;
+    EXPECT_EQ(plan.code, load.code) << plan.err;
+    if (ranks == "2") {
+      EXPECT_THAT(load.err, HasSubstr("a version that does not know --ranks"));
+      EXPECT_THAT(plan.err, HasSubstr("a version that does not know --ranks"));
+    }
+    EXPECT_EQ(coordinator_.last_load().options().ranks(), 1u) << "no other was asked for";
+  }
 }
 
 TEST_F(CliCommands, LoadDocumentAndBars) {
