@@ -23,12 +23,19 @@ struct RankChannels {
   std::vector<std::unique_ptr<RankChannel>> calls;
 };
 
+// How long ranks wait for one another, by default.
+struct RankPatience {
+  nanoseconds call = std::chrono::seconds(10);     // Within a call, one wait for another rank.
+  nanoseconds silence = std::chrono::seconds(10);  // A follower, for a sign of its leader.
+  nanoseconds connect = std::chrono::seconds(20);  // Until all are connected.
+};
+
 struct RankTimes {
   const Clock* clock = nullptr;  // Outlives all.
   // Of one wait for another rank within a call.
-  nanoseconds timeout = milliseconds(10'000);
+  nanoseconds timeout = RankPatience().call;
   // For how long a follower goes on without a sign of the leader between calls.
-  nanoseconds silence = milliseconds(10'000);
+  nanoseconds silence = RankPatience().silence;
   // Called by a rank that has waited for so many rounds without a byte moved; null: it looks again
   // at once.
   std::function<void(uint64_t idle_rounds)> pause = nullptr;

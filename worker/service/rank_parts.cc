@@ -14,19 +14,17 @@
 namespace strata {
 namespace {
 
-// What a rank waits for another within a call: less than the step timeout, after which a worker
-// takes its own step for hung.
-constexpr milliseconds kLongestWait{10'000};
 constexpr milliseconds kDefaultStepTimeout{10'000};
-constexpr milliseconds kSilence{10'000};
 constexpr milliseconds kDialTimeout{5'000};
 
-RankTimes TimesOf(const v1::Load& load, const Clock* clock) {
+// A wait within a call is less than the step timeout, after which a worker takes its own step for
+// hung.
+RankTimes TimesOf(const v1::Load& load, const RankPatience& patience, const Clock* clock) {
   const milliseconds step =
       load.step_timeout_ms() == 0 ? kDefaultStepTimeout : milliseconds(load.step_timeout_ms());
   RankTimes times = {.clock = clock,
-                     .timeout = std::min<milliseconds>(kLongestWait, step / 2),
-                     .silence = kSilence,
+                     .timeout = std::min<nanoseconds>(patience.call, step / 2),
+                     .silence = patience.silence,
                      .pause = PauseRank};
   for (const v1::RankOfLoad& rank : load.ranks().of()) {
     times.names.push_back(rank.worker().node());
@@ -68,7 +66,8 @@ std::unique_ptr<Shard> MakeLeader(const v1::Load& load, std::unique_ptr<RankShar
         },
         kDialTimeout);
   };
-  return std::make_unique<BeatingLeader>(std::move(rank), TimesOf(load, clock), join);
+  return std::make_unique<BeatingLeader>(std::move(rank), TimesOf(load, around.patience, clock),
+                                         join);
 }
 
 std::shared_ptr<RankSeat> MakeSeat(const v1::Load& load, std::unique_ptr<RankShard> rank,
@@ -80,7 +79,8 @@ std::shared_ptr<RankSeat> MakeSeat(const v1::Load& load, std::unique_ptr<RankSha
   };
   return std::make_shared<RankSeat>(std::move(rank), spec,
                                     RankSeatConfig{.rank = load.ranks().rank(),
-                                                   .times = TimesOf(load, clock),
+                                                   .times = TimesOf(load, around.patience, clock),
+                                                   .connect = around.patience.connect,
                                                    .host = around.host,
                                                    .port = around.port,
                                                    .wire = around.wire,

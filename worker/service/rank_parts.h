@@ -28,6 +28,7 @@ struct RankPeer {
 struct RankSurroundings {
   std::string host = {};  // Where followers listen for other ranks.
   uint16_t port = 0;      // 0: at any that is free.
+  RankPatience patience = {};
   RankWire wire = RankWire::kPlain;
   // Asks a follower's worker to join (AskToJoin). Any thread.
   std::function<absl::StatusOr<RankAddress>(const RankPeer& peer, uint64_t deployment,
@@ -36,7 +37,7 @@ struct RankSurroundings {
 };
 
 // Of a checked Load with ranks. The first rank joins the others when an epoch begins, and tells
-// them every second that it is there.
+// them ten times within their silence that it is there.
 std::unique_ptr<Shard> MakeLeader(const v1::Load& load, std::unique_ptr<RankShard> rank,
                                   const RankSurroundings& around, const Clock* clock);
 // Another rank.

@@ -109,6 +109,17 @@ std::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const Get
              "Where the other ranks of a stage that several workers compute together connect, "
              "ADDR:PORT, at the host that is dialled; port 0 picks a free one for each stage. "
              "Default: the address of --listen, port 0");
+  flags.Duration("rank-timeout", &options->rank_patience.call,
+                 "Longest wait for another rank within a step, and half of the model's "
+                 "--step-timeout at most; then the step fails, and the stage is placed anew",
+                 std::chrono::milliseconds(100));
+  flags.Duration("rank-silence", &options->rank_patience.silence,
+                 "How long a rank waits between steps for a sign of the stage's first one, which "
+                 "gives ten in its own --rank-silence; then it takes no more steps of it",
+                 std::chrono::milliseconds(100));
+  flags.Duration("rank-connect-timeout", &options->rank_patience.connect,
+                 "How long all ranks of a stage may take to connect to one that waits for them",
+                 std::chrono::milliseconds(100));
   flags.Text("tls-dir", &options->security.tls_dir,
              "Folder with ca.pem, cert.pem and key.pem: mutual TLS");
   flags.Duration(

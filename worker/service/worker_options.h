@@ -13,6 +13,7 @@
 #include "common/rpc/transport.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/device_choice.h"
+#include "worker/ranks/rank_channels.h"
 
 namespace strata {
 
@@ -39,6 +40,7 @@ struct WorkerOptions {
   TransportSecurity security;
   nanoseconds renew_before{0};
   std::string ranks_listen;  // "": at the address of the worker, at any port.
+  RankPatience rank_patience;
   uint64_t max_links = 256;
   nanoseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";

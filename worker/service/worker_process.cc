@@ -405,6 +405,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   parts.ranks = {
       .host = ranks_at.host,
       .port = ranks_at.port,
+      .patience = options.rank_patience,
       .wire = transport.secure() ? RankWire::kTls : RankWire::kPlain,
       .ask = [&transport](const RankPeer& peer, uint64_t deployment, const RankToJoin& join) {
         return AskToJoin(transport, peer, deployment, join, kJoinTimeout);

@@ -70,18 +70,17 @@ absl::StatusOr<uint16_t> RankSeat::Join(const RankToJoin& join) {
   Watch(epoch_);
   epoch_->thread = std::thread([this, join, epoch = epoch_.get()] {
     ExpectedRanks expected(join.secret, join.epoch, join.rank, join.ranks);
+    const auto stopped = [epoch] { return epoch->stopped.load(); };
     const auto connect = [&]() -> absl::Status {
-      const TimePoint deadline = config_.times.clock->Now() + kConnectTimeout;
+      const TimePoint deadline = config_.times.clock->Now() + config_.connect;
       for (uint32_t rank = 1; rank < join.rank; ++rank) {
         const RankAddress& address = join.lower[rank - 1];
         ASSIGN_OR_RETURN(auto channel, DialRank(address.host, address.port, expected.HelloTo(rank),
-                                                config_.wire, kRankHelloTimeout));
+                                                config_.wire, kRankHelloTimeout, stopped));
         expected.Dialled(rank, std::move(channel));
       }
-      return epoch->listener->Await(
-          &expected, config_.wire, *config_.times.clock, deadline,
-          [epoch] { return epoch->stopped.load(); },
-          [this](const absl::Status& refused) { Log(refused); });
+      return epoch->listener->Await(&expected, config_.wire, *config_.times.clock, deadline,
+                                    stopped, [this](const absl::Status& refused) { Log(refused); });
     };
     absl::Status status = connect();
     epoch->listener = nullptr;

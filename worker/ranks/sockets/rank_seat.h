@@ -18,9 +18,10 @@
 namespace strata {
 
 struct RankSeatConfig {
-  uint32_t rank = 1;  // Not the first.
-  RankTimes times;    // With a name for each rank.
-  std::string host;   // Where it listens for others; empty: everywhere.
+  uint32_t rank = 1;                             // Not the first.
+  RankTimes times;                               // With a name for each rank.
+  nanoseconds connect = RankPatience().connect;  // For all ranks, once it is asked to join.
+  std::string host;                              // Where it listens for others; empty: everywhere.
   uint16_t port = 0;  // 0: at any that is free. One that another seat listens at is waited for.
   RankWire wire = RankWire::kPlain;
   // What an epoch ended with, and connections that were refused; may be null. Any thread.
@@ -29,8 +30,6 @@ struct RankSeatConfig {
 
 class RankSeat {
  public:
-  // How long all ranks may take to connect.
-  static constexpr milliseconds kConnectTimeout{20'000};
   // How long a port is waited for at which another seat listens: less than who asks waits.
   static constexpr milliseconds kPortPatience{2'000};
 

@@ -148,28 +148,41 @@ absl::Status Admit(Pending* pending, ExpectedRanks* expected) {
   return expected->Take(hello, std::move(pending->channel));
 }
 
-// 0, or errno. Ends within the time.
-int Connect(int fd, const addrinfo& to, milliseconds timeout) {
+// How long somebody waits for another rank.
+struct Patience {
+  const Clock& clock;
+  TimePoint deadline;
+  const std::function<bool()>& stopped;
+
+  absl::Status Check() const {
+    if (stopped && stopped()) {
+      return absl::CancelledError("the stage is no longer wanted");
+    }
+    return clock.Now() < deadline ? absl::OkStatus()
+                                  : absl::DeadlineExceededError("it did not answer in time");
+  }
+};
+
+absl::Status Connect(int fd, const addrinfo& to, const Patience& patience) {
   if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) {
-    return 0;
+    return absl::OkStatus();
   }
   if (errno != EINPROGRESS) {
-    return errno;
+    return absl::UnavailableError(std::strerror(errno));
   }
   pollfd waiting{.fd = fd, .events = POLLOUT, .revents = 0};
-  if (poll(&waiting, 1, static_cast<int>(timeout.count())) <= 0) {
-    return ETIMEDOUT;
+  while (poll(&waiting, 1, static_cast<int>(kLook.count())) <= 0) {
+    RETURN_IF_ERROR(patience.Check());
   }
   int error = ETIMEDOUT;
   socklen_t size = sizeof(error);
   getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
+  return error == 0 ? absl::OkStatus() : absl::UnavailableError(std::strerror(error));
 }
 
 // Of a socket that is connected.
 absl::StatusOr<std::unique_ptr<RankChannel>> SayHello(Socket socket, const RankHello& hello,
-                                                      RankWire wire, const Clock& clock,
-                                                      TimePoint deadline) {
+                                                      RankWire wire, const Patience& patience) {
   const int fd = socket.fd();
   ASSIGN_OR_RETURN(std::unique_ptr<RankChannel> channel, MakeSocketChannel(socket.Release()));
   RankTls* tls = nullptr;
@@ -193,9 +206,7 @@ absl::StatusOr<std::unique_ptr<RankChannel>> SayHello(Socket socket, const RankH
         return channel;
       }
     }
-    if (clock.Now() >= deadline) {
-      return absl::DeadlineExceededError("it did not answer in time");
-    }
+    RETURN_IF_ERROR(patience.Check());
     // A new connection has room for what is sent: it waits for the other end.
     pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
     (void)poll(&waiting, 1, static_cast<int>(kLook.count()));
@@ -304,14 +315,15 @@ absl::Status RankListener::Await(ExpectedRanks* expected, RankWire wire, const C
 
 absl::StatusOr<std::unique_ptr<RankChannel>> DialRank(const std::string& host, uint16_t port,
                                                       const RankHello& hello, RankWire wire,
-                                                      milliseconds timeout) {
+                                                      milliseconds timeout,
+                                                      const std::function<bool()>& stopped) {
   const std::string address = Text(host, port);
   const auto found = Resolve(host, port, 0);
   if (!found.ok()) {
     return Unreachable(address, std::string(found.status().message()));
   }
   const SystemClock clock;
-  const TimePoint deadline = clock.Now() + timeout;
+  const Patience patience = {clock, clock.Now() + timeout, stopped};
   std::string why = std::strerror(ENETUNREACH);
   for (const addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype, at->ai_protocol));
@@ -319,12 +331,12 @@ absl::StatusOr<std::unique_ptr<RankChannel>> DialRank(const std::string& host, u
       why = std::strerror(errno);
       continue;
     }
-    if (const int error = Connect(socket.fd(), *at, timeout); error != 0) {
-      why = std::strerror(error);
-      continue;
-    }
-    auto channel = SayHello(std::move(socket), hello, wire, clock, deadline);
-    if (channel.ok()) {
+    const auto dial = [&]() -> absl::StatusOr<std::unique_ptr<RankChannel>> {
+      RETURN_IF_ERROR(Connect(socket.fd(), *at, patience));
+      return SayHello(std::move(socket), hello, wire, patience);
+    };
+    auto channel = dial();
+    if (channel.ok() || absl::IsCancelled(channel.status())) {
       return channel;
     }
     why = std::string(channel.status().message());

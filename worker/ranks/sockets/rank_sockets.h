@@ -52,10 +52,12 @@ class RankListener {
 
 // Connects and says `hello`, behind a handshake where it goes by TLS. UNAVAILABLE
 // (RANK_UNREACHABLE) names the address, and whether it could not be found, refused, did not answer
-// in time, or has another secret. Finding a name may take as long as the system lets it.
+// in time, or has another secret; CANCELLED once `stopped`, where there is one, says so. Finding a
+// name may take as long as the system lets it.
 absl::StatusOr<std::unique_ptr<RankChannel>> DialRank(const std::string& host, uint16_t port,
                                                       const RankHello& hello, RankWire wire,
-                                                      milliseconds timeout);
+                                                      milliseconds timeout,
+                                                      const std::function<bool()>& stopped = {});
 
 }  // namespace strata
 

@@ -250,6 +250,15 @@ TEST_P(RankSocketsTest, AnAddressWhereNobodyListensIsNamed) {
       << channel.status();
 }
 
+TEST(RankDialTest, WhoWaitsForARankThatSaysNothingIsStopped) {
+  std::unique_ptr<RankListener> silent = Listen();
+  int looks = 0;
+  const auto channel = DialRank(kHost, silent->port(), Hello(0, 1), RankWire::kTls,
+                                milliseconds(3'600'000), [&] { return ++looks == 3; });
+  EXPECT_TRUE(absl::IsCancelled(channel.status())) << channel.status();
+  EXPECT_EQ(looks, 3);
+}
+
 TEST_P(RankSocketsTest, AnAddressOfAnotherMachineIsNoneToListenAt) {
   const auto listener = RankListener::Open("192.0.2.1", 0, kNoPatience);
   EXPECT_EQ(ReasonOf(listener.status()), "RANK_LISTEN") << listener.status();
