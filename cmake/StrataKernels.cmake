@@ -1,16 +1,17 @@
 # Which tables of CPU kernels are compiled: they take most of the time of a build.
 
 set(STRATA_KERNELS all CACHE STRING
-    "all, or native: the scalar kernels and those that this machine would choose of all")
-set_property(CACHE STRATA_KERNELS PROPERTY STRINGS all native)
+    "all; native: the scalar kernels and those that this machine would choose of all; or tested: all, \
+for tests, those two with all optimization")
+set_property(CACHE STRATA_KERNELS PROPERTY STRINGS all native tested)
 
-# strata_native_kernels(OUT) sets OUT to the source file, without its ending, of the kernels that a
-# worker chooses on this machine.
-function(strata_native_kernels out)
+# strata_machine_kernels(OUT) sets OUT to the source files, without their endings, of the kernels that this
+# machine can run. The last are those that a worker chooses.
+function(strata_machine_kernels out)
   if(CMAKE_CROSSCOMPILING)
-    message(FATAL_ERROR "STRATA_KERNELS is native, but this is a build for another machine; say all")
+    message(FATAL_ERROR "STRATA_KERNELS is ${STRATA_KERNELS}, but this is a build for another machine; say all")
   endif()
-  if(NOT DEFINED STRATA_NATIVE_KERNELS)
+  if(NOT DEFINED STRATA_MACHINE_KERNELS)
     get_target_property(include PkgConfig::HWY INTERFACE_INCLUDE_DIRECTORIES)
     if(NOT include)
       set(include "")
@@ -21,14 +22,15 @@ function(strata_native_kernels out)
       LINK_LIBRARIES ${HWY_LINK_LIBRARIES}
       CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON
       COMPILE_OUTPUT_VARIABLE said
-      RUN_OUTPUT_VARIABLE name)
+      RUN_OUTPUT_VARIABLE names)
     if(NOT compiled OR NOT ran EQUAL 0)
       message(FATAL_ERROR "which kernels this machine chooses is not known; say STRATA_KERNELS=all. ${said}")
     endif()
-    string(STRIP "${name}" name)
-    set(STRATA_NATIVE_KERNELS ${name} CACHE INTERNAL "the kernels that this machine chooses")
+    string(STRIP "${names}" names)
+    string(REPLACE "\n" ";" names "${names}")
+    set(STRATA_MACHINE_KERNELS ${names} CACHE INTERNAL "the kernels that this machine can run")
   endif()
-  set(${out} ${STRATA_NATIVE_KERNELS} PARENT_SCOPE)
+  set(${out} ${STRATA_MACHINE_KERNELS} PARENT_SCOPE)
 endfunction()
 
 # The parts in which a table is compiled, as parts.h numbers them.
@@ -56,21 +58,37 @@ endfunction()
 
 # strata_kernels(OUT FILE FUNCTION ...) sets OUT to the sources of the tables that are compiled, of
 # all that are given by their file in isa/, without its ending, and the function that returns it. The
-# functions of the others return null.
+# functions of the others return null. Of the tables that tests are to have, those that this machine
+# can run but does not choose are optimized a little, and those that it cannot run not at all: it is
+# only seen that they can be compiled.
 function(strata_kernels out)
-  if(STRATA_KERNELS STREQUAL "native")
-    strata_native_kernels(native)
+  set(machine "")
+  set(native "")
+  if(STRATA_KERNELS STREQUAL "native" OR STRATA_KERNELS STREQUAL "tested")
+    strata_machine_kernels(machine)
+    list(GET machine -1 native)
   elseif(NOT STRATA_KERNELS STREQUAL "all")
-    message(FATAL_ERROR "STRATA_KERNELS is '${STRATA_KERNELS}'; it may be native or all")
+    message(FATAL_ERROR "STRATA_KERNELS is '${STRATA_KERNELS}'; it may be native, tested or all")
   endif()
   set(sources "")
   set(absent "")
   set(tables ${ARGN})
   while(tables)
     list(POP_FRONT tables file function)
+    set(chosen NO)
     if(STRATA_KERNELS STREQUAL "all" OR file STREQUAL "kernels_scalar" OR file STREQUAL native)
+      set(chosen YES)
+    endif()
+    if(chosen OR STRATA_KERNELS STREQUAL "tested")
       strata_kernel_parts(parts ${file})
       list(APPEND sources ${parts})
+      if(NOT chosen)
+        set(optimization -O0)
+        if(file IN_LIST machine)
+          set(optimization -O1)
+        endif()
+        set_source_files_properties(${parts} PROPERTIES COMPILE_OPTIONS ${optimization})
+      endif()
     else()
       string(APPEND absent "const Kernels* ${function}() { return nullptr; }\n")
     endif()

@@ -1,5 +1,5 @@
-// Prints the source file, without its ending, of the kernels that a worker would choose on this
-// machine if it had them all. cmake/StrataKernels.cmake compiles and runs it.
+// Prints the source files, without their endings, of the kernels that this machine can run, the one
+// that a worker would choose of all last. cmake/StrataKernels.cmake compiles and runs it.
 #include <cstdio>
 
 // A program of one source, so that CMake can run it before there is a library.
@@ -37,4 +37,8 @@ STRATA_NAMED(NeonDotKernels, "kernels_neondot")
 
 }  // namespace strata::cpu
 
-int main() { std::puts(strata::cpu::MachineKernels().back()->isa); }
+int main() {
+  for (const strata::cpu::Kernels* table : strata::cpu::MachineKernels()) {
+    std::puts(table->isa);
+  }
+}
