@@ -273,6 +273,16 @@ def test_followers_listen_where_they_are_told(tmp_path):
         refused.kill()  # It has ended as it should: no process of the cluster failed.
 
 
+def test_a_rank_waits_for_a_sign_of_the_first_one_for_as_long_as_its_worker_is_told(tmp_path):
+    with Cluster(tmp_path, step_timeout=NEVER) as c:
+        c.start_worker("w0")  # It gives a sign every second.
+        follower = c.start_worker("w1", "--rank-silence", "300ms")
+        c.run("model", "add", GOLDEN / "models" / "llama", "--name", "llama")
+        c.run("model", "load", "llama", "--layers", f"w0+w1:0-{LLAMA_LAYERS - 1}")
+        greedy(c, "llama", served_cases("llama")[0][0])
+        wait_until(lambda: "(w0) was silent for 300 ms" in follower.text(), "w1 misses a sign of w0")
+
+
 def test_ranks_of_a_cluster_with_certificates_give_the_golden_ids(tmp_path):
     authority = make_authority(tmp_path / "ca")
     identity = make_identity(authority, "here", "127.0.0.1")
