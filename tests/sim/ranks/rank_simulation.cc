@@ -55,6 +55,7 @@ class RankSimulation {
  private:
   struct Follower {
     std::unique_ptr<RankFollower> follower;
+    uint64_t number = 0;  // Of the rank's followers.
     bool running = false;
     absl::Status ended;
   };
@@ -181,6 +182,13 @@ void RankSimulation::DrawFaults() {
                                   : milliseconds(random_.Between(20'000, 60'000));
     if (fault.kind == RankFault::kStop && fault.rank == 0) {
       fault.rank = 1;
+    }
+    // Ranks that are behind together agree, and nobody is there to notice.
+    const auto behind = std::find_if(script_.begin(), script_.end(), [](const Fault& one) {
+      return one.kind == RankFault::kBehind;
+    });
+    if (fault.kind == RankFault::kBehind && behind != script_.end()) {
+      fault.rank = behind->rank;
     }
     script_.push_back(fault);
   }
@@ -405,6 +413,7 @@ absl::StatusOr<RankChannels> RankSimulation::Join(uint64_t epoch) {
     follower.follower =
         std::make_unique<RankFollower>(faulty_[rank].get(), model_->stage.spec, rank, times_);
     follower.running = true;
+    ++follower.number;
     const auto own = std::make_shared<RankChannels>(std::move(channels[rank]));
     fibers_.Start([this, rank, own] {
       Follower& self = followers_[rank];
@@ -475,14 +484,15 @@ bool RankSimulation::StrikeOne(const Fault& fault) {
       }
       struck_ = true;
       followers_[fault.rank].follower->Stop(absl::CancelledError("the stage is unloaded"));
-      fibers_.Start([this, rank = fault.rank, epoch = epoch_] {
+      fibers_.Start([this, rank = fault.rank, told = followers_[fault.rank].number] {
         const TimePoint began = clock_.Now();
-        const RankFollower* const told = followers_[rank].follower.get();
-        while (followers_[rank].running && followers_[rank].follower.get() == told &&
-               clock_.Now() - began <= kMostToStop) {
+        const auto runs = [&] {
+          return followers_[rank].running && followers_[rank].number == told;
+        };
+        while (runs() && clock_.Now() - began <= kMostToStop) {
           Sleep(milliseconds(10));
         }
-        if (followers_[rank].running && followers_[rank].follower.get() == told) {
+        if (runs()) {
           Find(absl::StrCat("rank ", rank, " did not stop when it was told to"));
         }
       });
