@@ -17,6 +17,13 @@ bool Has(std::string_view path, std::string_view part) {
 
 }  // namespace
 
+uint64_t RankBufferBytes(const Footprint& of_one, const ModelSpec& spec, uint32_t max_batch_tokens,
+                         bool heads, uint32_t context) {
+  const auto last_layer = static_cast<uint32_t>(spec.layers.size()) - 1;
+  return of_one.BufferBytes(spec, max_batch_tokens, heads, context) +
+         MostGatheredBytes(spec, 0, last_layer, max_batch_tokens, heads);
+}
+
 RankFootprint::RankFootprint(const Footprint& of_one, const ModelSpec& spec, RankOfStage rank)
     : of_one_(of_one),
       spec_(spec),
@@ -94,9 +101,7 @@ uint64_t RankFootprint::PageBytes(const ModelSpec& /*spec*/, uint32_t first_laye
 
 uint64_t RankFootprint::BufferBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,
                                     uint32_t context) const {
-  const auto last_layer = static_cast<uint32_t>(spec.layers.size()) - 1;
-  return of_one_.BufferBytes(spec, max_batch_tokens, heads, context) +
-         MostGatheredBytes(spec, 0, last_layer, max_batch_tokens, heads);
+  return RankBufferBytes(of_one_, spec, max_batch_tokens, heads, context);
 }
 
 uint64_t RankFootprint::HostBytes(const ModelSpec& spec, uint32_t max_batch_tokens, bool heads,

@@ -18,10 +18,13 @@ struct RankOfStage {
   bool heads = false;  // and a part of the head, where the stage has it.
 };
 
+// BufferBytes of a rank of several workers. They are as those of a stage that has no other ranks,
+// since what others computed is gathered there, and besides what is on its way between workers.
+uint64_t RankBufferBytes(const Footprint& of_one, const ModelSpec& spec, uint32_t max_batch_tokens,
+                         bool heads, uint32_t context);
+
 // Of the outputs of a matrix the rank's part, and all of what every rank has: norms, routers, and
-// what makes latent vectors. KV of the rank's heads. Buffers as of a stage that has no other ranks:
-// they are as wide, since what others computed is gathered there; and those of what is on its way
-// between workers.
+// what makes latent vectors. KV of the rank's heads. Buffers by RankBufferBytes.
 class RankFootprint : public Footprint {
  public:
   // `of_one` and `spec` outlive this.

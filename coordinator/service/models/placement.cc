@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/footprint/footprint.h"
+#include "common/footprint/rank_footprint.h"
 #include "common/limits.h"
-#include "common/model/rank_outputs.h"
 #include "common/plan.h"
 #include "common/status.h"
 #include "coordinator/cluster/problem_list.h"
@@ -348,20 +348,17 @@ std::vector<PlacedPart> PartsOf(const ModelSpec& spec, const v1::LoadOptions& op
     const bool heads = i + 1 == stages.size();
     const bool shared = stages[i].ranks_size() > 1;
     for (const v1::PlanRank& rank : stages[i].ranks()) {
-      // Buffers are as large on each rank as on one alone, besides what is on its way.
       const Footprint& footprint = FootprintOf(rank.device());
-      const auto last_layer = static_cast<uint32_t>(spec.layers.size()) - 1;
-      const uint64_t gathered =
-          shared ? MostGatheredBytes(spec, 0, last_layer, options.max_batch_tokens(), heads) : 0;
+      const uint32_t rows = options.max_batch_tokens();
+      const uint64_t buffers =
+          shared ? RankBufferBytes(footprint, spec, rows, heads, options.context())
+                 : footprint.BufferBytes(spec, rows, heads, options.context());
       const uint64_t weights = shared ? rank.weight_bytes() : stages[i].weight_bytes();
       const uint64_t kv = shared ? rank.kv_bytes() : stages[i].kv_bytes();
       parts.push_back({.stage = i,
                        .rank = &rank,
-                       .bytes = weights + kv + gathered +
-                                footprint.BufferBytes(spec, options.max_batch_tokens(), heads,
-                                                      options.context()),
-                       .host_bytes = footprint.HostBytes(spec, options.max_batch_tokens(), heads,
-                                                         options.context())});
+                       .bytes = weights + kv + buffers,
+                       .host_bytes = footprint.HostBytes(spec, rows, heads, options.context())});
     }
   }
   return parts;
